@@ -1,0 +1,1 @@
+"""Recurrent cells and sequence layers with layer normalisation inside the recurrence."""
