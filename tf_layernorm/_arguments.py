@@ -51,8 +51,8 @@ def check_shape(layer: keras.Layer, shape: Shape, rank: int, *, at_least: bool =
     """Returns the size of the last axis, or raises a `ValueError` on a wrong rank or size."""
     if len(shape) < rank or (len(shape) > rank and not at_least) or shape[-1] is None:
         raise ValueError(
-            f"Layer {layer.name!r} expects an input of {'at least ' * at_least}{rank} axes, the last "
-            f"of known size. Received: shape={tuple(shape)}"
+            f"Layer {layer.name!r} expects an input of {'at least ' * at_least}{rank} axes, the "
+            f"last of known size. Received: shape={tuple(shape)}"
         )
     return int(shape[-1])
 
@@ -80,7 +80,7 @@ def show_parameters(cls: type, *parents: type) -> None:
 
 
 class _ClassOnly:
-    """An attribute that instances don't have: `tf.function(layer)` reads theirs as that of calls."""
+    """Not for instances: `tf.function(layer)` would take it for the signature of their call."""
 
     def __init__(self, value: Any) -> None:
         self.value = value

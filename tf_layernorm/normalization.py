@@ -91,9 +91,10 @@ def at_least_float32(dtype: str) -> str:
 
 def canonical_axes(axis: int | tuple[int, ...], rank: int) -> tuple[int, ...]:
     """Non-negative, sorted axes, or a `ValueError`."""
-    given = (axis,) if isinstance(axis, int) else tuple(axis)
-    axes = tuple(sorted(a % rank if -rank <= a < rank else rank for a in given))
-    if not axes or axes[-1] >= rank or len(set(axes)) < len(axes):
+    given = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
+    is_axis = [isinstance(a, int) and -rank <= a < rank for a in given]
+    axes = tuple(sorted(a % rank for a in given)) if all(is_axis) else ()
+    if not axes or len(set(axes)) < len(axes):
         raise ValueError(
             f"`axis` must name distinct axes of an input of {rank} axes. Received: axis={axis!r}"
         )

@@ -117,6 +117,22 @@ class LNCell(ArgumentsMixin, _DropoutRNNCell, keras.layers.Layer):
         """The new states, the first of which is the output."""
         raise NotImplementedError
 
+    def recurrence(self) -> Any:
+        """The step as the fused recurrence takes it: the same equations and their gradients."""
+        raise NotImplementedError
+
+    def why_not_fused(self) -> str | None:
+        """Why the fused recurrence would not compute what this cell does, or None."""
+        for name, value in (("activation", "tanh"), ("recurrent_activation", "sigmoid")):
+            if getattr(self, name, None) not in (None, getattr(keras.activations, value)):
+                return f"it knows no `{name}` but {value!r}"
+        cls = type(self)
+        methods = ("step_weights", "input_part", "step", "recurrence")
+        defined = {next(c for c in cls.__mro__ if name in vars(c)) for name in methods}
+        if len(defined) > 1 or cls.call is not LNCell.call:
+            return f"{cls.__name__} changes the step without changing `recurrence`"
+        return None
+
     def build(self, input_shape: Shape) -> None:
         features = check_shape(self, input_shape, 2)
         self._build_weights(features)
@@ -142,7 +158,8 @@ class LNCell(ArgumentsMixin, _DropoutRNNCell, keras.layers.Layer):
             mask = self._recurrent_dropout_mask
             recurrent_mask = self.draw_recurrent_mask(given[0]) if mask is None else mask
         weights = self.step_weights()
-        new = self.step(self.input_part(inputs, weights), given, weights, recurrent_mask)
+        states = [ops.cast(s, d) for s, d in zip(given, self.state_dtypes, strict=True)]
+        new = self.step(self.input_part(inputs, weights), states, weights, recurrent_mask)
         # Carried as they came: `keras.layers.RNN` gives every state in the compute dtype.
         new = [ops.cast(state, old.dtype) for state, old in zip(new, given, strict=True)]
         return ops.cast(new[0], self.compute_dtype), new if nested else new[0]

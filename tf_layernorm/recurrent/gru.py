@@ -8,6 +8,7 @@ from keras import ops
 from tf_layernorm._arguments import Tensor, serializable, warn_if_single
 from tf_layernorm.recurrent.cell import LNCell, canonical_terms, normalize_term, project
 from tf_layernorm.recurrent.layer import LNRNN
+from tf_layernorm.recurrent.xla.gru import GRURecurrence
 
 
 class GRUWeights(NamedTuple):
@@ -155,6 +156,9 @@ class LNGRUCell(LNCell):
 
     def step_weights(self) -> GRUWeights:
         return GRUWeights(*(getattr(self, field) for field in GRUWeights._fields))
+
+    def recurrence(self) -> GRURecurrence:
+        return GRURecurrence(self.epsilon)
 
     def input_part(self, inputs: Tensor, weights: GRUWeights) -> Tensor:
         return gru_input_part(inputs, weights, self.epsilon)

@@ -8,6 +8,7 @@ from keras import ops
 
 from tf_layernorm._arguments import Shape, Tensor, check_shape, show_parameters
 from tf_layernorm.recurrent.cell import LNCell
+from tf_layernorm.recurrent.xla.recurrence import recurrence
 
 
 class LNRNN(keras.layers.RNN):
@@ -18,7 +19,7 @@ class LNRNN(keras.layers.RNN):
     """
 
     cell_class: ClassVar[type[LNCell]]
-    states: list[tf.Variable] | None
+    states: Any
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -62,11 +63,13 @@ class LNRNN(keras.layers.RNN):
         # Keras' development version takes masks off behind an RNN unless this is set.
         self.supports_masking = True
         self.use_fused = use_fused
-        if use_fused is True:
+        reason = "it has no `unroll`" if unroll else cell.why_not_fused()
+        if use_fused is True and reason:
             raise ValueError(
-                "There is no fused recurrence in this version: leave `use_fused` at "
-                '"auto" or False. Received: use_fused=True'
+                f"The fused recurrence can't compute this layer: {reason}. Use `use_fused=False`. "
+                "Received: use_fused=True"
             )
+        self._fused = use_fused is not False and not reason
 
     def build(self, sequences_shape: Shape, initial_state_shape: Any = None) -> None:
         features = check_shape(self, sequences_shape, 3)
@@ -129,7 +132,8 @@ class LNRNN(keras.layers.RNN):
             # Before any arithmetic: NaN in a padded step would reach the gradient through `where`.
             sequences = ops.where(mask[:, :, None], sequences, ops.zeros_like(sequences))
 
-        outputs, states = self._keras_loop(sequences, states, mask, training)
+        loop = self._fused_loop if self._fused else self._keras_loop
+        outputs, states = loop(sequences, states, mask, training)
 
         if self.stateful:
             for variable, state in zip(self.states, states, strict=True):
@@ -157,6 +161,34 @@ class LNRNN(keras.layers.RNN):
             )
         dtypes = self.cell.state_dtypes
         return [ops.cast(s, dtype) for s, dtype in zip(initial_state, dtypes, strict=True)]
+
+    def _fused_loop(
+        self, sequences: Tensor, states: list[Tensor], mask: Tensor | None, training: bool
+    ) -> tuple[Tensor | None, list[Tensor]]:
+        cell, recurrent_mask = self.cell, None
+        if training and cell.dropout:
+            sequences *= cell.draw_dropout_mask(sequences[:, :1])
+        if training and cell.recurrent_dropout:
+            recurrent_mask = cell.draw_recurrent_mask(states[0])
+        if self.go_backwards:
+            sequences = tf.reverse(sequences, axis=[1])
+            mask = None if mask is None else tf.reverse(mask, axis=[1])
+        outputs, states = recurrence(
+            cell.recurrence(),
+            sequences,
+            states,
+            cell.step_weights(),
+            mask,
+            recurrent_mask,
+            return_sequences=self.return_sequences,
+            training=bool(training),
+            # Keras gives no sign that a trace is an export, which must run where no XLA is.
+            compiled=tf.executing_eagerly() or bool(training) or self.use_fused is True,
+        )
+        if outputs is not None and mask is not None:
+            shown = mask if self.zero_output_for_mask else tf.cumsum(tf.cast(mask, tf.int32), 1) > 0
+            outputs = tf.where(shown[:, :, None], outputs, tf.zeros_like(outputs))
+        return outputs, states
 
     def _keras_loop(
         self, sequences: Tensor, states: list[Tensor], mask: Tensor | None, training: bool

@@ -9,6 +9,7 @@ from tf_layernorm._arguments import Shape, Tensor, serializable, warn_if_single
 from tf_layernorm.normalization import at_least_float32
 from tf_layernorm.recurrent.cell import LNCell, canonical_terms, normalize_term, project
 from tf_layernorm.recurrent.layer import LNRNN
+from tf_layernorm.recurrent.xla.lstm import LSTMRecurrence
 
 
 class LSTMWeights(NamedTuple):
@@ -177,6 +178,9 @@ class LNLSTMCell(LNCell):
 
     def step_weights(self) -> LSTMWeights:
         return LSTMWeights(*(getattr(self, field) for field in LSTMWeights._fields))
+
+    def recurrence(self) -> LSTMRecurrence:
+        return LSTMRecurrence(self.epsilon, self.carry_normalized_state)
 
     def input_part(self, inputs: Tensor, weights: LSTMWeights) -> Tensor:
         return lstm_input_part(inputs, weights, self.epsilon)

@@ -7,6 +7,7 @@ from tf_layernorm._arguments import Tensor, serializable, warn_if_single
 from tf_layernorm.normalization import layer_norm
 from tf_layernorm.recurrent.cell import LNCell, project
 from tf_layernorm.recurrent.layer import LNRNN
+from tf_layernorm.recurrent.xla.simple_rnn import SimpleRNNRecurrence
 
 
 class SimpleRNNWeights(NamedTuple):
@@ -96,6 +97,9 @@ class LNSimpleRNNCell(LNCell):
 
     def step_weights(self) -> SimpleRNNWeights:
         return SimpleRNNWeights(self.kernel, self.recurrent_kernel, self.bias, self.gamma)
+
+    def recurrence(self) -> SimpleRNNRecurrence:
+        return SimpleRNNRecurrence(self.epsilon)
 
     def input_part(self, inputs: Tensor, weights: SimpleRNNWeights) -> Tensor:
         return project(inputs, weights.kernel)

@@ -1,0 +1,86 @@
+"""What `speed.py` measures: each candidate gives a train step and a forward pass as functions."""
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+import tf_layernorm as tfln
+
+Run = Callable[[], Any]
+GATES = {"LSTM": 4, "GRU": 3, "SimpleRNN": 1}
+
+
+def steps_of(layer: Any, x: tf.Tensor, jit: bool) -> tuple[Run, Run]:
+    """A train step (gradients by x and all weights) and a forward pass of a Keras layer."""
+    layer(x)
+
+    @tf.function(jit_compile=jit)
+    def train(x: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            loss = tf.reduce_sum(layer(x, training=True))
+        return tape.gradient(loss, [x, *(v.value for v in layer.trainable_variables)])
+
+    @tf.function(jit_compile=jit)
+    def forward(x: tf.Tensor) -> Any:
+        return layer(x)
+
+    return lambda: train(x)[0].numpy(), lambda: forward(x).numpy()
+
+
+def gemm_floor(cell: str, x: tf.Tensor, units: int) -> tuple[Run, Run]:
+    """Only the matrix products of that step, of the same shapes, the recurrent ones in loops."""
+    batch, steps, features = x.shape
+    width = GATES[cell] * units
+    kernel = tf.random.normal([features, width])
+    recurrent = tf.random.normal([units, width]) / width
+
+    def loop(start: tf.Tensor, product: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor:
+        return tf.while_loop(lambda t, _: t < steps, lambda t, h: (t + 1, product(h)), (0, start))[
+            1
+        ]
+
+    def forward_products(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        z = tf.matmul(tf.reshape(x, [-1, features]), kernel)
+        return z, loop(z[:batch, :units], lambda h: tf.matmul(h, recurrent)[:, :units])
+
+    @tf.function(jit_compile=True)
+    def train(x: tf.Tensor) -> Any:
+        z, h = forward_products(x)
+        # A gradient of the gates is as wide as the gates, so it is made by repeating h's.
+        d = loop(
+            h, lambda d: tf.matmul(tf.tile(d, [1, width // units]), recurrent, transpose_b=True)
+        )
+        rows = tf.reshape(x, [-1, features])
+        hidden = z[:, :units]
+        return (
+            tf.matmul(z, kernel, transpose_b=True),
+            tf.matmul(rows, z, transpose_a=True),
+            tf.matmul(hidden, z, transpose_a=True),
+            d,
+        )
+
+    @tf.function(jit_compile=True)
+    def forward(x: tf.Tensor) -> Any:
+        return forward_products(x)
+
+    return lambda: train(x)[0].numpy(), lambda: forward(x)[1].numpy()
+
+
+def keras_candidates(cell: str, x: tf.Tensor, units: int) -> dict[str, tuple[Run, Run]]:
+    """Ours, Keras' loop over our cell, and Keras' plain layer, each with XLA on and off."""
+    plain: dict[str, Any] = {} if cell == "SimpleRNN" else {"use_cudnn": False}
+    makers = {
+        "fused": lambda: getattr(tfln, f"LN{cell}")(units, return_sequences=True),
+        "RNN(cell)": lambda: keras.layers.RNN(
+            getattr(tfln, f"LN{cell}Cell")(units), return_sequences=True
+        ),
+        "Keras plain": lambda: getattr(keras.layers, cell)(units, return_sequences=True, **plain),
+    }
+    return {
+        f"{name}, jit={jit}": steps_of(make(), x, jit)
+        for name, make in makers.items()
+        for jit in (True, False)
+    } | {"GEMM floor": gemm_floor(cell, x, units)}

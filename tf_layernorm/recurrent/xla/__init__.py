@@ -1,0 +1,1 @@
+"""The fused recurrence: forward and analytic backward pass, each one program for XLA."""

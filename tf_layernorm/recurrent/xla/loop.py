@@ -1,0 +1,57 @@
+"""What the two loops over time share: buffers written a step at a time, masks, products."""
+
+from typing import Any
+
+import tensorflow as tf
+
+from tf_layernorm._arguments import Tensor
+from tf_layernorm.recurrent.xla.terms import Saved
+
+
+class Buffers:
+    """Tensors that a loop writes a step at a time; room for one step where there is none."""
+
+    def __init__(self, steps: Any, like: Saved) -> None:
+        self.steps = steps
+        self.like = like
+        self.is_static = isinstance(steps, int) and steps > 0
+
+    def make(self) -> tuple[tf.TensorArray, ...]:
+        room = self.steps if self.is_static else tf.maximum(self.steps, 1)
+        arrays = (tf.TensorArray(v.dtype, room, element_shape=v.shape) for v in self.like)
+        if self.is_static:
+            return tuple(arrays)
+        return tuple(a.write(0, tf.zeros_like(v)) for a, v in zip(arrays, self.like, strict=True))
+
+    def stack(self, arrays: tuple[tf.TensorArray, ...]) -> Saved:
+        stacked = tuple(array.stack() for array in arrays)
+        return stacked if self.is_static else tuple(s[: self.steps] for s in stacked)
+
+
+def length(x: Tensor) -> Any:
+    return tf.shape(x)[0] if x.shape[0] is None else x.shape[0]
+
+
+def at_least_one_step(x: Tensor) -> Tensor:
+    """`x`, or one step of zeros: XLA compiles the loop's body also where it never runs."""
+    if x.shape[0]:
+        return x
+    return tf.pad(x, [[0, tf.maximum(1 - tf.shape(x)[0], 0)]] + [[0, 0]] * (len(x.shape) - 1))
+
+
+def product(x: Tensor, kernel: Tensor, dtype: Any, **options: Any) -> Tensor:
+    return tf.cast(tf.matmul(x, tf.cast(kernel, x.dtype), **options), dtype)
+
+
+def where(mask: Tensor | None, new: Saved, old: Saved) -> Saved:
+    if mask is None:
+        return new
+    return tuple(tf.where(mask, n, o) for n, o in zip(new, old, strict=True))
+
+
+def time_major_mask(mask: Tensor | None) -> Tensor | None:
+    return None if mask is None else at_least_one_step(tf.transpose(mask)[:, :, None])  # [T, B, 1]
+
+
+def in_dtype(w: Any, dtype: Any) -> Any:
+    return w._make(None if v is None else tf.cast(v, dtype) for v in w)
