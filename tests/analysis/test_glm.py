@@ -45,7 +45,7 @@ def test_fisher_is_the_mean_squared_score(norm, family):
     model, x = random_glm(norm, family, units=2, inputs=2, cases=5)
     if family == "gaussian":
         model = GLM(model.weights, model.bias, model.gain, norm, family, phi=0.5)
-    y = sample(model, model.natural(x), (20000, 5, 2), np.random.default_rng(0))
+    y = sample(model, model.natural(x), (10000, 5, 2), np.random.default_rng(0))
 
     def score(d):
         plus, minus = (model.moved(s).natural(x) for s in (d, -d))
@@ -54,7 +54,7 @@ def test_fisher_is_the_mean_squared_score(norm, family):
     scores = np.stack([score(d) for d in steps(model, 1e-5)])  # [P, samples, N]
     products = np.einsum("psn,qsn->pqs", scores, scores) / len(x)
     error = np.abs(products.mean(-1) - fisher(model, x))
-    assert (error <= 5 * products.std(-1) / np.sqrt(20000) + 1e-6).all()
+    assert (error <= 5 * products.std(-1) / np.sqrt(10000) + 1e-6).all()
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -9,8 +9,8 @@ from keras import layers
 from tf_layernorm import LNLSTM, LNDense, LNGRUCell, LNLSTMCell, LNSimpleRNNCell
 from tf_layernorm.analysis import invariance_report
 
-LAYER = {"matrix_scale", "matrix_shift", "data_scale", "case_scale"}
-BATCH = {"matrix_scale", "vector_scale", "data_scale", "data_shift"}
+LAYER = ["case_scale", "data_scale", "matrix_scale", "matrix_shift"]
+BATCH = ["data_scale", "data_shift", "matrix_scale", "vector_scale"]
 BOTH = ["kernel", "recurrent_kernel"]
 
 
@@ -42,22 +42,22 @@ class Subclassed(keras.Model):
         (lambda: LNDense(5, "tanh", use_bias=False), (3, 4), None, LAYER),
         (lambda: Subclassed(5), (4,), None, LAYER),
         (functional, (4,), "ln_dense/kernel", LAYER),
-        (functional, (4,), "dense/kernel", {"data_scale", "case_scale"}),
+        (functional, (4,), "dense/kernel", ["case_scale", "data_scale"]),
         # The sum is what is normalised: W_x alone may be shifted only, W_x and W_h are one matrix.
-        (lambda: LNSimpleRNNCell(5), (3, 4), None, {"matrix_shift"}),
-        (lambda: LNSimpleRNNCell(5), (3, 4), BOTH, {"matrix_scale", "matrix_shift"}),
+        (lambda: LNSimpleRNNCell(5), (3, 4), None, ["matrix_shift"]),
+        (lambda: LNSimpleRNNCell(5), (3, 4), BOTH, ["matrix_scale", "matrix_shift"]),
         (lambda: LNLSTMCell(5), (3, 4), None, LAYER),
         (lambda: LNLSTMCell(5), (3, 4), "recurrent_kernel", LAYER),
         (lambda: LNGRUCell(5), (3, 4), None, LAYER),
         (lambda: LNLSTM(5, return_state=True, dropout=0.3, use_fused=False), (3, 4), None, LAYER),
         (lambda: layers.RNN([LNLSTMCell(5), LNGRUCell(3)]), (3, 4), None, LAYER),
-        (lambda: layers.SpectralNormalization(layers.Dense(5)), (4,), None, {"matrix_scale"}),
-        (lambda: layers.Dense(5), (4,), None, set()),
+        (lambda: layers.SpectralNormalization(layers.Dense(5)), (4,), None, ["matrix_scale"]),
+        (lambda: layers.Dense(5), (4,), None, []),
     ],
 )
 def test_report_finds_the_invariances(make, shape, kernel, expected):
     keras.backend.clear_session()
-    assert invariance_report(make(), shape, kernel).invariant == expected
+    assert invariance_report(make(), shape, kernel).invariant == set(expected)
 
 
 def sequential(*parts):
@@ -66,7 +66,7 @@ def sequential(*parts):
 
 def test_report_on_batch_norm_in_training_mode():
     model = sequential(layers.Dense(5), layers.BatchNormalization())
-    assert invariance_report(model, (4,)).invariant == BATCH
+    assert invariance_report(model, (4,)).invariant == set(BATCH)
 
 
 def test_report_on_batch_norm_with_moving_averages():
@@ -76,21 +76,21 @@ def test_report_on_batch_norm_with_moving_averages():
 
 def test_report_on_layer_norm_before_the_weights():
     model = sequential(layers.LayerNormalization(), layers.Dense(5))
-    assert invariance_report(model, (4,)).invariant == {"data_scale", "case_scale"}
+    assert invariance_report(model, (4,)).invariant == {"case_scale", "data_scale"}
 
 
 def test_report_sees_a_bias_inside_the_normalised_sum():
     inside = sequential(layers.Dense(5), layers.LayerNormalization())
     outside = sequential(layers.Dense(5, use_bias=False), layers.LayerNormalization())
     assert invariance_report(inside, (4,)).invariant == {"matrix_shift"}
-    assert invariance_report(outside, (4,)).invariant == LAYER
+    assert invariance_report(outside, (4,)).invariant == set(LAYER)
 
 
 def test_report_is_not_fooled_by_epsilon():
     for epsilon, most in ((1e-5, 1e-14), (1e-3, 1e-12)):
         changes = invariance_report(LNDense(5, epsilon=epsilon), (4,)).changes
         assert max(changes[change] for change in LAYER) < most
-        assert min(changes[change] for change in set(changes) - LAYER) > 0.01
+        assert min(changes[change] for change in set(changes) - set(LAYER)) > 0.01
 
 
 def test_report_leaves_the_layer_alone():
@@ -108,7 +108,7 @@ def test_report_leaves_the_layer_alone():
 
 
 def test_report_takes_a_layer_of_any_dtype():
-    assert invariance_report(LNDense(5, dtype="mixed_float16"), (4,)).invariant == LAYER
+    assert invariance_report(LNDense(5, dtype="mixed_float16"), (4,)).invariant == set(LAYER)
 
 
 def test_report_prints_a_row_of_the_table():
