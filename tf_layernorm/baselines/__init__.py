@@ -1,0 +1,1 @@
+"""What the paper compares layer normalisation with."""
