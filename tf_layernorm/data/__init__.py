@@ -1,0 +1,1 @@
+"""One module a data set; each ends in a `tf.data.Dataset`."""
