@@ -1,0 +1,63 @@
+"""The command `tf-layernorm`."""
+
+import argparse
+from collections.abc import Sequence
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line, described to `argparse`."""
+    parser = argparse.ArgumentParser(
+        prog="tf-layernorm", description="Layer Normalization: the paper's experiments."
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    run = commands.add_parser(
+        "run",
+        help="run an experiment of the paper, or go on with it",
+        description="Runs an experiment of the paper. Interrupted (Ctrl-C), the same command "
+        "resumes it; finished, the same command prints its table again.",
+    )
+    run.add_argument("name", help="the experiment: mnist (section 6.6)")
+    run.add_argument("--preset", default="small", help="paper, small (default) or smoke")
+    run.add_argument(
+        "--norm",
+        metavar="NAME,...",
+        type=lambda names: names.split(","),
+        help="some of layer,batch,none (default: all)",
+    )
+    run.add_argument("--seeds", type=int, metavar="N", help="number of seeds")
+    run.add_argument("--epochs", type=int, metavar="N", help="only the first N epochs")
+    run.add_argument(
+        "--curves",
+        default="*",
+        metavar="PATTERN",
+        help="only the curves of such a name, as 'batch4-*': several commands may fill one folder",
+    )
+    run.add_argument("--data-dir", metavar="DIR", help="raw files of the full data; only read")
+    run.add_argument("--download", action="store_true", help="allow a download of the full data")
+    run.add_argument("--out", metavar="DIR", help="default: runs/NAME-PRESET")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line; returns the exit status.
+
+    Args:
+        arguments: The arguments after `tf-layernorm`. Defaults to those of the process.
+    """
+    parser = build_parser()
+    options = vars(parser.parse_args(arguments))
+    del options["command"]
+    try:
+        # Here, since it imports matplotlib's and the data sets' libraries, which are an extra.
+        from tf_layernorm.experiments import runner
+
+        runner.run(options.pop("name"), norms=options.pop("norm"), **options)
+    except ValueError as error:
+        parser.exit(2, f"tf-layernorm: {error}\n")
+    except KeyboardInterrupt:
+        parser.exit(130, "\nInterrupted. The same command goes on from the last whole epoch.\n")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

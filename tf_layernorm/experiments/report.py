@@ -1,0 +1,163 @@
+"""The table and the picture of an experiment, from the figures of its curves."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Rows = Sequence[dict[str, float]]  # one curve: the figures of each epoch
+Curves = Mapping[tuple[str, str], Mapping[int, Rows]]  # of each (variant, norm): by seed
+
+COLOURS = {"layer": "C0", "batch": "C1", "none": "C7"}
+NAMES = {"layer": "layer norm", "batch": "batch norm", "none": "no norm"}
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A logged figure, and how people read it."""
+
+    key: str  # its name in `metrics.jsonl`
+    label: str
+    scale: float = 1.0  # what to multiply it by
+    digits: int = 2  # after the point, in the table
+    share: bool = False  # a share of the test cases, so it has a binomial standard error
+    log: bool = False  # on a logarithmic axis
+
+
+def results(experiment: Any, curves: Curves, test_size: int) -> dict[str, Any]:
+    """Mean and spread over seeds at the last epoch that every norm of a variant has reached.
+
+    Args:
+        experiment: The experiment's module; its `FIGURES` are reported.
+        curves: All curves there are.
+        test_size: Number of test cases, for the binomial standard error.
+
+    Returns:
+        `results`, a list with a dict for each variant and norm, and `left_out`, the curves that
+        end earlier and are not in the results.
+    """
+    rows, left_out = [], []
+    for variant in dict.fromkeys(variant for variant, _ in curves):
+        norms = {n: seeds for (v, n), seeds in curves.items() if v == variant}
+        lengths = {n: max(map(len, seeds.values()), default=0) for n, seeds in norms.items()}
+        epoch = min((length for length in lengths.values() if length), default=0)
+        for norm, seeds in norms.items():
+            used = {s: c for s, c in seeds.items() if epoch and len(c) >= epoch}
+            short = {s: c for s, c in seeds.items() if s not in used}
+            left_out += [f"{variant}-{norm}-seed{s} (epoch {len(c)})" for s, c in short.items()]
+            if not used:
+                continue
+            row: dict[str, Any] = {"variant": variant, "norm": norm, "epoch": epoch}
+            row["seeds"] = sorted(used)
+            row["minutes"] = sum(r["seconds"] for c in used.values() for r in c[:epoch])
+            row["minutes"] = round(row["minutes"] / 60 / len(used), 2)
+            for figure in experiment.FIGURES:
+                values = [curve[epoch - 1][figure.key] for curve in used.values()]
+                mean = float(np.mean(values))
+                row[figure.key] = mean
+                row[figure.key + "_sd"] = float(np.std(values, ddof=1)) if len(used) > 1 else None
+                if figure.share:
+                    row[figure.key + "_se"] = math.sqrt(mean * (1 - mean) / test_size)
+            rows.append(row)
+    return {"results": rows, "left_out": left_out}
+
+
+def standard_error(row: dict[str, Any], key: str) -> float:
+    """Of the mean over seeds: what seeds and the choice of test cases add up to."""
+    spread = (row[key + "_sd"] or 0.0) / math.sqrt(len(row["seeds"]))
+    return math.hypot(spread, row[key + "_se"])
+
+
+def text(experiment: Any, summary: dict[str, Any]) -> str:
+    """The table, as Markdown, and which of its differences are more than two standard errors."""
+    head = ["", "norm", "epoch", "seeds"]
+    for figure in experiment.FIGURES:
+        head += [figure.label] + ["binomial s.e."] * figure.share
+    head += ["paper", "min a curve"]
+    table = [head]
+    for row in summary["results"]:
+        cells = [experiment.title(row["variant"]), NAMES[row["norm"]]]
+        cells += [str(row["epoch"]), str(len(row["seeds"]))]
+        for figure in experiment.FIGURES:
+            mean, sd = row[figure.key] * figure.scale, row[figure.key + "_sd"]
+            cell = f"{mean:.{figure.digits}f}"
+            if sd is not None:
+                cell += f" ± {sd * figure.scale:.{figure.digits}f}"
+            cells.append(cell)
+            if figure.share:
+                cells.append(f"{row[figure.key + '_se'] * figure.scale:.{figure.digits}f}")
+        table.append([*cells, experiment.PAPER, f"{row['minutes']:.1f}"])
+    widths = [max(len(line[i]) for line in table) for i in range(len(head))]
+    lines = [
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths)) + " |"
+        for line in table
+    ]
+    lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
+    lines += ["", "± is the standard deviation over seeds. Data: " + summary["data"] + "."]
+    if summary["left_out"]:
+        lines.append("Not finished, so not in the table: " + ", ".join(summary["left_out"]) + ".")
+    return "\n".join(lines + ["", *_verdicts(experiment, summary)])
+
+
+def _verdicts(experiment: Any, summary: dict[str, Any]) -> list[str]:
+    lines = []
+    for figure in (figure for figure in experiment.FIGURES if figure.share):
+        for a, b in combinations(summary["results"], 2):
+            if a["variant"] != b["variant"]:
+                continue
+            low, high = sorted((a, b), key=lambda row: row[figure.key])
+            gap = high[figure.key] - low[figure.key]
+            error = math.hypot(standard_error(a, figure.key), standard_error(b, figure.key))
+            names = f"{NAMES[low['norm']]} and {NAMES[high['norm']]}"
+            if gap >= 2 * error:
+                verdict = f"{NAMES[low['norm']]} is lower than {NAMES[high['norm']]}"
+            else:
+                verdict = f"no difference between {names}"
+            numbers = f"{gap * figure.scale:.2f} ± {error * figure.scale:.2f}"
+            title = experiment.title(a["variant"])
+            lines.append(f"{title}, {figure.label}: {verdict} (apart by {numbers}).")
+    return lines
+
+
+def draw(experiment: Any, curves: Curves, summary: dict[str, Any], path: Path) -> None:
+    """The experiment's `PANELS` over epochs, a column a variant: mean and range over seeds."""
+    from matplotlib.figure import Figure as Canvas
+    from matplotlib.ticker import MaxNLocator
+
+    variants = list(dict.fromkeys(row["variant"] for row in summary["results"]))
+    panels = experiment.PANELS
+    if not variants:
+        return
+    canvas = Canvas(figsize=(4.6 * len(variants), 3.1 * len(panels)), layout="constrained")
+    axes = canvas.subplots(len(panels), len(variants), squeeze=False, sharey="row", sharex="col")
+    for row in summary["results"]:
+        column = variants.index(row["variant"])
+        seeds = curves[row["variant"], row["norm"]]
+        epochs = np.arange(1, row["epoch"] + 1)
+        for figure, ax in zip(panels, axes[:, column]):
+            values = np.array(
+                [[r[figure.key] for r in seeds[s][: row["epoch"]]] for s in row["seeds"]]
+            )
+            values *= figure.scale
+            colour = COLOURS[row["norm"]]
+            ax.plot(epochs, values.mean(0), color=colour, label=NAMES[row["norm"]], lw=1.5)
+            ax.fill_between(epochs, values.min(0), values.max(0), color=colour, alpha=0.25, lw=0)
+    for i, figure in enumerate(panels):
+        axes[i, 0].set_ylabel(figure.label)
+        if figure.log:
+            axes[i, 0].set_yscale("log")
+        for ax in axes[i]:
+            ax.grid(alpha=0.3)
+            ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    for column, variant in enumerate(variants):
+        count = max(len(r["seeds"]) for r in summary["results"] if r["variant"] == variant)
+        seeds_text = "1 seed" if count == 1 else f"mean and range of {count} seeds"
+        axes[0, column].set_title(f"{experiment.title(variant)} ({seeds_text})")
+        axes[-1, column].set_xlabel("epoch")
+    axes[0, 0].legend()
+    canvas.suptitle(f"{experiment.HEADLINE}\n{summary['data']}", fontsize="medium", wrap=True)
+    canvas.savefig(path, dpi=110)
