@@ -1,6 +1,7 @@
 """The command `tf-layernorm`."""
 
 import argparse
+import logging
 from collections.abc import Sequence
 
 
@@ -47,6 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = build_parser()
     options = vars(parser.parse_args(arguments))
     del options["command"]
+    # A new model a curve is traced anew, which TensorFlow takes for a mistake.
+    logging.getLogger("tensorflow").setLevel(logging.ERROR)
     try:
         # Here, since it imports matplotlib's and the data sets' libraries, which are an extra.
         from tf_layernorm.experiments import runner

@@ -160,4 +160,4 @@ def draw(experiment: Any, curves: Curves, summary: dict[str, Any], path: Path) -
         axes[-1, column].set_xlabel("epoch")
     axes[0, 0].legend()
     canvas.suptitle(f"{experiment.HEADLINE}\n{summary['data']}", fontsize="medium", wrap=True)
-    canvas.savefig(path, dpi=110)
+    canvas.savefig(path, dpi=90)
