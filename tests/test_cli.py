@@ -77,3 +77,10 @@ def test_help_names_the_options(capsys):
         main(["run", "--help"])
     assert end.value.code == 0
     assert "--preset" in capsys.readouterr().out
+
+
+def test_table1_prints_the_table_and_what_the_paper_says_of_weight_norm(capsys):
+    assert main(["table1"]) == 0
+    output = capsys.readouterr().out
+    assert "24 of 24" in output
+    assert "weight norm" in output

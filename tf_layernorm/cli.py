@@ -8,7 +8,7 @@ from collections.abc import Sequence
 def build_parser() -> argparse.ArgumentParser:
     """The command line, described to `argparse`."""
     parser = argparse.ArgumentParser(
-        prog="tf-layernorm", description="Layer Normalization: the paper's experiments."
+        prog="tf-layernorm", description="Layer Normalization: experiments and analysis."
     )
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser(
@@ -36,6 +36,11 @@ def build_parser() -> argparse.ArgumentParser:
     run.add_argument("--data-dir", metavar="DIR", help="raw files of the full data; only read")
     run.add_argument("--download", action="store_true", help="allow a download of the full data")
     run.add_argument("--out", metavar="DIR", help="default: runs/NAME-PRESET")
+    commands.add_parser(
+        "table1",
+        help="compute Table 1 of the paper: what each normalisation is invariant to",
+        description="Computes Table 1 of the paper, in float64 with an epsilon of 0.",
+    )
     return parser
 
 
@@ -47,9 +52,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     parser = build_parser()
     options = vars(parser.parse_args(arguments))
-    del options["command"]
+    command = options.pop("command")
     # A new model a curve is traced anew, which TensorFlow takes for a mistake.
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
+    if command == "table1":
+        from tf_layernorm.analysis import table1
+
+        print(table1())
+        return 0
     try:
         # Here, since it imports matplotlib's and the data sets' libraries, which are an extra.
         from tf_layernorm.experiments import runner
