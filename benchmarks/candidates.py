@@ -69,18 +69,21 @@ def gemm_floor(cell: str, x: tf.Tensor, units: int) -> tuple[Run, Run]:
     return lambda: train(x)[0].numpy(), lambda: forward(x)[1].numpy()
 
 
-def keras_candidates(cell: str, x: tf.Tensor, units: int) -> dict[str, tuple[Run, Run]]:
-    """Ours, Keras' loop over our cell, and Keras' plain layer, each with XLA on and off."""
+def make_layer(name: str, cell: str, units: int) -> Any:
+    """Ours, Keras' loop over our cell, or Keras' own layer without a norm."""
+    if name == "fused":
+        return getattr(tfln, f"LN{cell}")(units, return_sequences=True)
+    if name == "RNN(cell)":
+        inner = getattr(tfln, f"LN{cell}Cell")(units)
+        return keras.layers.RNN(inner, return_sequences=True)
     plain: dict[str, Any] = {} if cell == "SimpleRNN" else {"use_cudnn": False}
-    makers = {
-        "fused": lambda: getattr(tfln, f"LN{cell}")(units, return_sequences=True),
-        "RNN(cell)": lambda: keras.layers.RNN(
-            getattr(tfln, f"LN{cell}Cell")(units), return_sequences=True
-        ),
-        "Keras plain": lambda: getattr(keras.layers, cell)(units, return_sequences=True, **plain),
-    }
+    return getattr(keras.layers, cell)(units, return_sequences=True, **plain)
+
+
+def keras_candidates(cell: str, x: tf.Tensor, units: int) -> dict[str, tuple[Run, Run]]:
+    """The layers of `make_layer`, each with XLA on and off, and the floor."""
     return {
-        f"{name}, jit={jit}": steps_of(make(), x, jit)
-        for name, make in makers.items()
+        f"{name}, jit={jit}": steps_of(make_layer(name, cell, units), x, jit)
+        for name in ("fused", "RNN(cell)", "Keras plain")
         for jit in (True, False)
     } | {"GEMM floor": gemm_floor(cell, x, units)}

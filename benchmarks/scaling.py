@@ -1,0 +1,86 @@
+"""Time, peak memory and compile time of a train step against T, H and B, each in a fresh process.
+
+    python benchmarks/scaling.py --out benchmarks/results
+
+Ours against `keras.layers.RNN` over our cell, both compiled by XLA. Peak memory is the largest
+resident size of the process minus that before the first step; one process a measurement.
+"""
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+BASE = {"B": 32, "T": 200, "H": 256}
+SWEEPS = {"T": (100, 200, 400, 800, 1600), "H": (128, 256, 512, 1024), "B": (1, 8, 32, 128)}
+FEATURES = 64
+
+
+def measure(name: str, cell: str, batch: int, steps: int, units: int, repeats: int) -> None:
+    """Prints one measurement as JSON."""
+    import resource
+
+    import tensorflow as tf
+    from candidates import make_layer, steps_of
+
+    def peak() -> float:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+    x = tf.random.stateless_normal([batch, steps, FEATURES], seed=[0, 0])
+    layer = make_layer(name, cell, units)
+    layer.build(x.shape)
+    before = peak()
+    train, _ = steps_of(layer, x, jit=True)
+    start = time.perf_counter()
+    train()
+    first = time.perf_counter() - start
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        train()
+        times.append(time.perf_counter() - start)
+    row = {"name": name, "B": batch, "T": steps, "H": units, "ms": 1e3 * min(times)}
+    print(json.dumps(row | {"compile_s": first - min(times), "peak_mib": peak() - before}))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--cell", default="LSTM", choices=("LSTM", "GRU", "SimpleRNN"))
+    parser.add_argument("--sweeps", default="T,H,B", help="comma-separated")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--out", type=Path, help="folder for scaling.json")
+    parser.add_argument("--one", nargs=4, metavar=("NAME", "B", "T", "H"), help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.one:
+        name, *sizes = arguments.one
+        measure(name, arguments.cell, *map(int, sizes), arguments.repeats)
+        return
+    rows: list[dict[str, Any]] = []
+    for axis in arguments.sweeps.split(","):
+        for value in SWEEPS[axis]:
+            sizes = BASE | {axis: value}
+            for name in ("fused", "RNN(cell)"):
+                command = [sys.executable, __file__, "--cell", arguments.cell]
+                command += ["--repeats", str(arguments.repeats), "--one", name]
+                command += [str(sizes[k]) for k in "BTH"]
+                result = subprocess.run(command, capture_output=True, text=True)
+                if result.returncode:
+                    raise RuntimeError(result.stderr)
+                rows.append({"sweep": axis} | json.loads(result.stdout.splitlines()[-1]))
+                print(rows[-1], flush=True)
+    if arguments.out:
+        arguments.out.mkdir(parents=True, exist_ok=True)
+        machine = f"{platform.machine()}, {os.cpu_count()} cores"
+        result = {"machine": machine, "cell": arguments.cell, "features": FEATURES, "rows": rows}
+        (arguments.out / "scaling.json").write_text(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
