@@ -252,8 +252,9 @@ class LNRNN(keras.layers.RNN):
     def get_config(self) -> dict[str, Any]:
         config = super().get_config()
         del config["cell"]
-        cell_config = {name: self.cell.get_config()[name] for name in self.cell._argument_names}
-        return {**config, **cell_config, "use_fused": self.use_fused}
+        cell_config = self.cell.get_config()
+        own = {name: cell_config[name] for name in self.cell._argument_names}
+        return {**config, **own, "use_fused": self.use_fused}
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> "LNRNN":
