@@ -51,8 +51,9 @@ class BatchNorm(ArgumentsMixin, keras.layers.Layer):
     >>> import numpy as np
     >>> from tf_layernorm.baselines.batch_norm import BatchNorm
     >>> z = np.array([[1.0], [3.0]], "float32")
-    >>> BatchNorm(unbiased=True)(z, training=True).numpy().round(3).tolist()
-    [[-0.707], [0.707]]
+    >>> y = BatchNorm(unbiased=True)(z, training=True)
+    >>> [round(float(value), 3) for value in y[:, 0]]
+    [-0.707, 0.707]
 
     References:
         [Ba, Kiros, Hinton, 2016](https://arxiv.org/abs/1607.06450), section 6.6;
