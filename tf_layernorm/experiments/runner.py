@@ -167,7 +167,7 @@ def run(
     facts = claim(out, facts)
     folders = {curve: out / CURVES / curve.name for curve in chosen}
     left = [curve for curve in chosen if len(read_metrics(folders[curve])) < epochs]
-    if left:
+    if left or "data" not in facts:
         data = experiment.load(config, data_dir, download)
         facts |= {"data": data.source, "test_size": data.test_size}
         facts |= {"versions": _versions(), "machine": _machine()}
