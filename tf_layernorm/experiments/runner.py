@@ -185,7 +185,7 @@ def run(
             epochs=epochs,
             verbose=verbose,
         )
-        summary = summarise(experiment, config, out, facts)
+        summarise(experiment, config, out, facts)
     summary = summarise(experiment, config, out, facts)
     print("\n" + report.text(experiment, summary), flush=True)
     return summary
