@@ -50,7 +50,7 @@ def test_mnist_from_the_original_files(tmp_path, no_network):
     assert np.bincount(digits.test[1]).tolist() == [
         980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009,
     ]  # fmt: skip
-    assert "--data-dir" in digits.source
+    assert "original files" in digits.source
     # Prepared now, so it is found without the files.
     prepared = load_mnist(prepared_dir=tmp_path)
     np.testing.assert_array_equal(prepared.validation[0], digits.validation[0])

@@ -92,7 +92,7 @@ def load_mnist(
                 f"`data_dir` must hold MNIST's four original files, but {missing} are missing. "
                 f"Received: data_dir={str(data_dir)!r}"
             )
-        source += " from the original files in --data-dir"
+        source += " from the original files"
         config = tfds.download.DownloadConfig(manual_dir=data_dir, try_download_gcs=False)
         builder.download_and_prepare(download_config=config)
     elif download:
@@ -108,7 +108,7 @@ def load_mnist(
         images, labels = tfds.as_numpy((dataset["image"], dataset["label"]))
         return images.reshape(len(images), -1), labels.astype(np.int32)
 
-    source += ": train[5000:], validation train[:5000] (in TFDS' order), test"
+    source += ": 55,000 / 5,000 / 10,000 digits, validation is train[:5000] in TFDS' order"
     return Digits(read("train[5000:]"), read("train[:5000]"), read("test"), source)
 
 
