@@ -167,7 +167,7 @@ class LayerNorm(ArgumentsMixin, keras.layers.Layer):
     ) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
-        axis = axis if isinstance(axis, int) else tuple(axis)
+        axis = tuple(axis) if isinstance(axis, list) else axis
         epsilon = check_epsilon(epsilon, self.compute_dtype)
         self._set_arguments(locals())
 
