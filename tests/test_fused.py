@@ -1,0 +1,128 @@
+"""The choice of `use_fused`: when it is refused, what "auto" takes, and second-order gradients."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from kinds import BATCH, GRU, INPUTS, LSTM, TIME, UNITS, WRAPPERS, built, normal
+
+
+def make(kind, use_fused, **options):
+    layer = kind.layer(UNITS, use_fused=use_fused, dtype="float64", **options)
+    return built(layer, None, options.get("unroll") and TIME, INPUTS)
+
+
+OTHERS = [
+    ({"unroll": True}, "unroll"),
+    ({"activation": "relu"}, "activation"),
+    ({"activation": keras.activations.sigmoid}, "activation"),
+]
+
+
+@pytest.mark.parametrize(("options", "reason"), OTHERS, ids=str)
+def test_fused_is_refused_with_the_reason(kind, options, reason):
+    with pytest.raises(ValueError, match=f"{reason}.*use_fused=False.*Received: use_fused=True$"):
+        kind.layer(UNITS, use_fused=True, **options)
+
+
+@pytest.mark.parametrize("which", [LSTM, GRU], ids=repr)
+def test_fused_is_refused_for_another_recurrent_activation(which):
+    with pytest.raises(ValueError, match="recurrent_activation.*Received: use_fused=True$"):
+        which.layer(UNITS, use_fused=True, recurrent_activation="hard_sigmoid")
+
+
+@pytest.mark.parametrize("method", ["step", "call", "input_part"])
+def test_fused_is_refused_for_a_cell_that_changes_the_step(kind, method):
+    changed = {
+        method: lambda self, *args, **kwargs: getattr(kind.cell, method)(self, *args, **kwargs)
+    }
+    cell = type("Changed", (kind.cell,), changed)
+    layer = type("ChangedLayer", (kind.layer,), {"cell_class": cell})
+    with pytest.raises(ValueError, match="Changed.*Received: use_fused=True$"):
+        layer(UNITS, use_fused=True)
+    assert layer(UNITS).use_fused == "auto"
+
+
+def test_auto_takes_the_loop_where_the_fused_recurrence_cannot(kind):
+    x = normal(BATCH, TIME, INPUTS)
+    for options in ({"unroll": True}, {"activation": "relu"}):
+        automatic, loop = make(kind, "auto", **options), make(kind, False, **options)
+        np.testing.assert_array_equal(automatic(x), loop(x))
+    assert kind.layer(UNITS).use_fused == "auto"
+
+
+def test_auto_is_one_of_the_drivers(kind):
+    x = normal(BATCH, TIME, INPUTS)
+    results = [make(kind, use_fused)(x) for use_fused in ("auto", *(False, True))]
+    np.testing.assert_allclose(results[0], results[1], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(results[0], results[2], rtol=0, atol=1e-12)
+
+
+def gradients(layer, training, wrap=WRAPPERS["graph"]):
+    scale = normal(BATCH, UNITS, seed=3)
+
+    @wrap
+    def run(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            loss = tf.reduce_sum(layer(x, training=training) * scale)
+        return tape.gradient(loss, [x, *layer.trainable_variables])
+
+    return run(tf.constant(normal(BATCH, TIME, INPUTS)))
+
+
+def test_gradients_do_not_depend_on_training(kind):
+    # Without `training` the forward pass keeps nothing, and a gradient runs it again.
+    layer = make(kind, True)
+    for first, second in zip(gradients(layer, True), gradients(layer, False), strict=True):
+        np.testing.assert_allclose(first, second, rtol=0, atol=1e-12)
+
+
+def test_layer_is_differentiable_when_only_the_call_is_compiled(kind):
+    """An eager tape outside a compiled function, which Keras' loop can't do."""
+    layer, x = make(kind, True), tf.constant(normal(BATCH, TIME, INPUTS))
+    call = tf.function(layer, jit_compile=True)
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(call(x) * normal(BATCH, UNITS, seed=3))
+    result = tape.gradient(loss, layer.trainable_variables)
+    for gradient, value in zip(result, gradients(layer, True)[1:], strict=True):
+        np.testing.assert_allclose(gradient, value, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_second_order_is_refused_by_name(kind, compiled, weighted):
+    layer = make(kind, True)
+    scale = normal(BATCH, UNITS) if weighted else np.ones((BATCH, UNITS))
+
+    @compiled
+    def penalty_gradient(x):
+        with tf.GradientTape() as outer:
+            with tf.GradientTape() as inner:
+                inner.watch(x)
+                loss = tf.reduce_sum(layer(x) * scale)
+            penalty = tf.reduce_sum(inner.gradient(loss, x) ** 2)
+        return outer.gradient(penalty, layer.trainable_variables)
+
+    with pytest.raises(NotImplementedError, match="use_fused=False"):
+        penalty_gradient(tf.constant(normal(BATCH, TIME, INPUTS)))
+
+
+def test_second_order_works_in_the_loop(kind):
+    layer, x = make(kind, False), tf.constant(normal(BATCH, TIME, INPUTS))
+
+    def penalty(kernel):
+        layer.cell.kernel.assign(kernel)
+        with tf.GradientTape() as outer:
+            with tf.GradientTape() as inner:
+                inner.watch(x)
+                loss = tf.reduce_sum(layer(x) * normal(BATCH, UNITS))
+            value = tf.reduce_sum(inner.gradient(loss, x) ** 2)
+        return value, outer.gradient(value, layer.cell.kernel.value)
+
+    kernel, step = np.array(layer.cell.kernel), 1e-6
+    _, gradient = penalty(kernel)
+    direction = normal(*kernel.shape, seed=4)
+    above, below = (penalty(kernel + sign * step * direction)[0] for sign in (1, -1))
+    np.testing.assert_allclose(
+        np.sum(gradient * direction), (above - below) / (2 * step), rtol=1e-5
+    )

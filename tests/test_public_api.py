@@ -1,0 +1,99 @@
+"""The public names, and what importing the package does."""
+
+import json
+import pathlib
+import re
+import subprocess
+import sys
+
+import keras
+
+import tf_layernorm
+
+NAMES = {
+    "layer_norm",
+    "LayerNorm",
+    "LNDense",
+    "LNSimpleRNNCell",
+    "LNLSTMCell",
+    "LNGRUCell",
+    "LNSimpleRNN",
+    "LNLSTM",
+    "LNGRU",
+}
+PACKAGE = pathlib.Path(tf_layernorm.__file__).parent
+
+
+def run_python(code: str, **environment: str) -> subprocess.CompletedProcess:
+    import os
+
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **environment},
+        cwd=PACKAGE.parent,
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_public_names_are_these():
+    assert set(tf_layernorm.__all__) == NAMES
+    assert len(tf_layernorm.__all__) == len(NAMES)
+    shown = {name for name in dir(tf_layernorm) if not name.startswith("_")}
+    modules = {name for name in shown if type(getattr(tf_layernorm, name)) is type(keras)}
+    assert shown - modules == NAMES
+
+
+def test_sequence_layers_are_rnns():
+    for name in ("LNSimpleRNN", "LNLSTM", "LNGRU"):
+        assert issubclass(getattr(tf_layernorm, name), keras.layers.RNN)
+
+
+def test_version_is_a_number():
+    assert re.fullmatch(r"\d+\.\d+\.\d+", tf_layernorm.__version__)
+
+
+def test_import_loads_nothing_but_the_layers():
+    code = """
+import json, sys
+import tensorflow, keras
+before = set(sys.modules)
+import tf_layernorm
+print(json.dumps(sorted(set(sys.modules) - before)))
+"""
+    run = run_python(code)
+    assert run.returncode == 0, run.stderr
+    added = json.loads(run.stdout.splitlines()[-1])
+    outside = {name for name in added if name.split(".")[0] != "tf_layernorm"}
+    assert outside == set()
+    own = {name.split(".")[1] for name in added if "." in name}
+    assert own <= {"_arguments", "normalization", "dense", "recurrent"}
+
+
+def test_import_refuses_other_backends():
+    code = """
+import sys, types
+import keras
+keras.config.backend = lambda: "jax"
+import tf_layernorm
+"""
+    run = run_python(code)
+    assert run.returncode != 0
+    assert "ImportError" in run.stderr
+    assert "Received: backend='jax'" in run.stderr
+
+
+def test_package_uses_public_interfaces_only():
+    for path in PACKAGE.rglob("*.py"):
+        text = path.read_text()
+        for private in ("keras.src", "tensorflow.python", "keras._tf_keras"):
+            assert private not in text, path
+
+
+def test_package_is_typed():
+    assert (PACKAGE / "py.typed").exists()
+
+
+def test_modules_hold_one_idea():
+    lengths = {path: len(path.read_text().splitlines()) for path in PACKAGE.rglob("*.py")}
+    assert {str(path): n for path, n in lengths.items() if n > 280} == {}
