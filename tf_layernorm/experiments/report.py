@@ -97,7 +97,8 @@ def text(experiment: Any, summary: dict[str, Any]) -> str:
         for line in table
     ]
     lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
-    lines += ["", "± is the standard deviation over seeds. Data: " + summary["data"] + "."]
+    lines += ["", f"± is the standard deviation over seeds. {experiment.NOTE}"]
+    lines += [f"Data: {summary['data']}."]
     if summary["left_out"]:
         lines.append("Not finished, so not in the table: " + ", ".join(summary["left_out"]) + ".")
     return "\n".join(lines + ["", *_verdicts(experiment, summary)])
@@ -127,6 +128,7 @@ def draw(experiment: Any, curves: Curves, summary: dict[str, Any], path: Path) -
     """The experiment's `PANELS` over epochs, a column a variant: mean and range over seeds."""
     from matplotlib.figure import Figure as Canvas
     from matplotlib.ticker import MaxNLocator
+    from PIL import Image
 
     variants = list(dict.fromkeys(row["variant"] for row in summary["results"]))
     panels = experiment.PANELS
@@ -160,4 +162,6 @@ def draw(experiment: Any, curves: Curves, summary: dict[str, Any], path: Path) -
         axes[-1, column].set_xlabel("epoch")
     axes[0, 0].legend()
     canvas.suptitle(f"{experiment.HEADLINE}\n{summary['data']}", fontsize="medium", wrap=True)
-    canvas.savefig(path, dpi=90)
+    canvas.savefig(path, dpi=100)
+    # A palette makes it a third of the size, for notebooks and README files.
+    Image.open(path).quantize(64).save(path, optimize=True)

@@ -9,7 +9,8 @@ An experiment is a module with
 * `load(config, data_dir, download)`, data with `source`, a text, and `test_size`;
 * `run_curve(config, data, folder, norm=, seed=, variant=, epochs=, verbose=)`, which trains one
   model by `training.train`;
-* `FIGURES` and `PANELS`, what the report's table and picture show, and `PAPER`, the paper's words.
+* `FIGURES` and `PANELS`, what the report's table and picture show, with `HEADLINE`, `NOTE`,
+  `title(variant)`, and `PAPER`, what the paper says.
 """
 
 import dataclasses
