@@ -160,7 +160,15 @@ class LNRNN(keras.layers.RNN):
                 f"Received: batch size {sequences.shape[0]}"
             )
         dtypes = self.cell.state_dtypes
-        return [ops.cast(s, dtype) for s, dtype in zip(initial_state, dtypes, strict=True)]
+        states = [ops.cast(s, dtype) for s, dtype in zip(initial_state, dtypes, strict=True)]
+        # A state of another shape could be broadcast silently.
+        expected = tf.TensorShape([sequences.shape[0], self.cell.units])
+        if not all(expected.is_compatible_with(state.shape) for state in states):
+            raise ValueError(
+                f"`initial_state` must hold tensors of shape {expected}. "
+                f"Received: shapes {[tuple(state.shape) for state in states]}"
+            )
+        return states
 
     def _fused_loop(
         self, sequences: Tensor, states: list[Tensor], mask: Tensor | None, training: bool
