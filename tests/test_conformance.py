@@ -92,7 +92,7 @@ def test_fit_gives_the_same_with_jit_without_and_eagerly(layers):
     for options in ({"jit_compile": True}, {"jit_compile": False}, {"run_eagerly": True}):
         keras.utils.set_random_seed(0)
         model = keras.Sequential([make() for make in layers])
-        model.compile("sgd", "mse", **options)
+        model.compile(keras.optimizers.SGD(1e-3), "mse", **options)
         history = model.fit(x, x[:, 0, :UNITS], batch_size=8, epochs=3, shuffle=False, verbose=0)
         losses.append(history.history["loss"])
     np.testing.assert_allclose(losses[1:], [losses[0]] * 2, rtol=0, atol=1e-5)

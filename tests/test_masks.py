@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import reference
 import tensorflow as tf
-from kinds import INPUTS, LSTM, UNITS, built, mask_of, normal
+from kinds import INPUTS, LSTM, UNITS, WRAPPERS, built, mask_of, normal
 
 MASKS = {
     "right": [[1, 1, 1, 0], [1, 0, 0, 0], [1, 1, 1, 1]],
@@ -17,6 +17,7 @@ MASKS = {
 }
 MIXED = np.array(sum(MASKS.values(), []), bool)
 BATCH, TIME = 3, 4
+MODES = [(False, "graph"), (True, "eager")]  # eagerly the fused passes are XLA programs already
 
 
 def make(kind, use_fused=False, dtype="float64", **options):
@@ -64,7 +65,8 @@ def test_unrolled_layer_is_masked_alike(kind, unroll):
     np.testing.assert_allclose(layer(x, mask=MIXED), expected.last, rtol=0, atol=1e-9)
 
 
-def test_masked_gradients_match_the_reference(kind, use_fused, traced):
+@pytest.mark.parametrize(("use_fused", "mode"), MODES)
+def test_masked_gradients_match_the_reference(kind, use_fused, mode):
     layer = make(kind, use_fused, return_sequences=True)
     x, states = normal(len(MIXED), TIME, INPUTS), states_of(kind, len(MIXED))
     scale = normal(len(MIXED), TIME, UNITS, seed=9)
@@ -80,21 +82,22 @@ def test_masked_gradients_match_the_reference(kind, use_fused, traced):
             reference.sequence(kind.reference(), x, weights, states, MIXED).outputs * scale
         )
 
-    result = traced(run)(tf.constant(x), *map(tf.constant, states))
+    result = WRAPPERS[mode](run)(tf.constant(x), *map(tf.constant, states))
     np.testing.assert_array_equal(np.array(result[0])[~MIXED], 0.0)
     expected = reference.gradients(reference_loss, layer.get_weights())
     for gradient, value in zip(result[1 + kind.n_states :], expected, strict=True):
         np.testing.assert_allclose(gradient, value, rtol=1e-6, atol=1e-6)
 
 
-def test_junk_in_padded_steps_reaches_nothing(kind, use_fused, compiled):
+@pytest.mark.parametrize(("use_fused", "mode"), [*MODES, (False, "jit"), (True, "jit")])
+def test_junk_in_padded_steps_reaches_nothing(kind, use_fused, mode):
     layer = make(kind, use_fused, "float32", return_sequences=True, return_state=True)
     clean = normal(len(MIXED), TIME, INPUTS, dtype="float32")
     clean[~MIXED] = 0.0
     junk = np.resize(np.array([np.nan, np.inf, -np.inf, 3e38], "float32"), clean.shape)
     dirty = np.where(MIXED[..., None], clean, junk)
 
-    @compiled
+    @WRAPPERS[mode]
     def run(x):
         with tf.GradientTape() as tape:
             tape.watch(x)
