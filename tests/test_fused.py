@@ -19,7 +19,7 @@ OTHERS = [
 ]
 
 
-@pytest.mark.parametrize(("options", "reason"), OTHERS, ids=str)
+@pytest.mark.parametrize(("options", "reason"), OTHERS, ids=["unroll", "by name", "function"])
 def test_fused_is_refused_with_the_reason(kind, options, reason):
     with pytest.raises(ValueError, match=f"{reason}.*use_fused=False.*Received: use_fused=True$"):
         kind.layer(UNITS, use_fused=True, **options)
