@@ -36,6 +36,11 @@ def build_parser() -> argparse.ArgumentParser:
     run.add_argument("--data-dir", metavar="DIR", help="raw files of the full data; only read")
     run.add_argument("--download", action="store_true", help="allow a download of the full data")
     run.add_argument("--out", metavar="DIR", help="default: runs/NAME-PRESET")
+    run.add_argument(
+        "--strategy",
+        help="mirrored: split each batch over all local GPUs (or logical CPUs); tpu: the same on a "
+        "TPU, which nobody has tried yet (default: one device)",
+    )
     commands.add_parser(
         "table1",
         help="compute Table 1 of the paper: what each normalisation is invariant to",

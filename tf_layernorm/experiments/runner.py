@@ -2,8 +2,8 @@
 
 An experiment is a module with
 
-* `Config`, a frozen dataclass with the fields `data` ("full" or "packaged"), `epochs` and `seeds`,
-  and `PRESETS`, a dict of them;
+* `Config`, a frozen dataclass with the fields `data` ("full" or "packaged"), `epochs`, `seeds` and
+  `batch_size` or `batch_sizes`, and `PRESETS`, a dict of them;
 * `NORMS`, the names that `--norm` takes, and `variants(config)`, a dict of what else tells curves
   apart (here the batch sizes) by name;
 * `load(config, data_dir, download)`, data with `source`, a text, and `test_size`;
@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from tf_layernorm.experiments import report
+from tf_layernorm.experiments.strategies import described, make_strategy
 from tf_layernorm.experiments.training import read_metrics
 
 EXPERIMENTS = ("mnist",)
@@ -93,17 +94,17 @@ def claim(out: Path, facts: dict[str, Any]) -> dict[str, Any]:
     """What the folder's `summary.json` says, or `facts` if it has none.
 
     Raises:
-        ValueError: If the folder holds another experiment or another config.
+        ValueError: If the folder holds another experiment, config or strategy.
     """
     path = out / SUMMARY
     if not path.exists():
         return facts
     there = json.loads(path.read_text())
-    for key in ("experiment", "config"):
-        if there[key] != facts[key]:
+    for key in ("experiment", "config", "strategy"):
+        if there.get(key) != facts.get(key):
             raise ValueError(
-                f"{out} holds a run with {key}={there[key]!r}: give another --out, or delete it. "
-                f"Received: {key}={facts[key]!r}"
+                f"{out} holds a run with {key}={there.get(key)!r}: give another --out, or delete "
+                f"it. Received: {key}={facts.get(key)!r}"
             )
     return there
 
@@ -119,6 +120,7 @@ def run(
     data_dir: str | None = None,
     download: bool = False,
     out: str | Path | None = None,
+    strategy: str | None = None,
     verbose: Any = None,
 ) -> dict[str, Any]:
     """Runs an experiment, or what is left of it, and reports all that its folder then holds.
@@ -136,6 +138,8 @@ def run(
             `download` it makes every preset use the full data.
         download: Whether data may be fetched from the network.
         out: Folder of the run. Defaults to `runs/NAME-PRESET`.
+        strategy: Name of a strategy, see `strategies.make_strategy`. Defaults to `None`: one
+            device.
         verbose: As in `keras.Model.fit`. Defaults to a progress bar on a terminal, else a line an
             epoch.
 
@@ -144,7 +148,7 @@ def run(
 
     Raises:
         ValueError: If an argument is unknown or out of range, the data isn't there, or the folder
-            holds a run of another `Config`.
+            holds a run of another `Config` or strategy.
     """
     experiment = load_experiment(name)
     if preset not in experiment.PRESETS:
@@ -165,6 +169,8 @@ def run(
     out = Path(f"runs/{name}-{preset}" if out is None else out)
     # Through JSON, so that tuples compare equal to the lists in the file.
     facts = {"experiment": name, "config": json.loads(json.dumps(dataclasses.asdict(config)))}
+    devices = make_strategy(strategy, config)
+    facts["strategy"] = described(strategy, devices)
     facts = claim(out, facts)
     folders = {curve: out / CURVES / curve.name for curve in chosen}
     left = [curve for curve in chosen if len(read_metrics(folders[curve])) < epochs]
@@ -173,19 +179,22 @@ def run(
         facts |= {"data": data.source, "test_size": data.test_size}
         facts |= {"versions": _versions(), "machine": _machine()}
         print(f"{name}, preset {preset}, into {out}\nData: {data.source}", flush=True)
+        if strategy:
+            print(f"Strategy: {facts['strategy']}; batch norm sees its replica's share of a batch")
         _write(out, facts)
     for i, curve in enumerate(left):
         print(f"\n[{i + 1} of {len(left)}] {curve.name}", flush=True)
-        experiment.run_curve(
-            config,
-            data,
-            folders[curve],
-            norm=curve.norm,
-            seed=curve.seed,
-            variant=experiment.variants(config)[curve.variant],
-            epochs=epochs,
-            verbose=verbose,
-        )
+        with devices.scope():
+            experiment.run_curve(
+                config,
+                data,
+                folders[curve],
+                norm=curve.norm,
+                seed=curve.seed,
+                variant=experiment.variants(config)[curve.variant],
+                epochs=epochs,
+                verbose=verbose,
+            )
         summarise(experiment, config, out, facts)
     summary = summarise(experiment, config, out, facts)
     print("\n" + report.text(experiment, summary), flush=True)

@@ -1,0 +1,53 @@
+"""`--strategy`: the same training on several devices, each of which takes its share of a batch."""
+
+from typing import Any
+
+import tensorflow as tf
+
+STRATEGIES = ("mirrored", "tpu")
+
+
+def make_strategy(name: str | None, config: Any) -> tf.distribute.Strategy:
+    """The `tf.distribute` strategy whose scope a run stands in.
+
+    An update is that of one device on the whole batch, up to rounding, but for what a replica takes
+    from its own share alone: the statistics of batch norm.
+
+    Args:
+        name: `"mirrored"`: all local GPUs, or where there is none all logical CPUs. `"tpu"`: the
+            TPU that TensorFlow finds; nobody has tried it. `None`: TensorFlow's default, one
+            device.
+        config: The experiment's `Config`, with `batch_size` or `batch_sizes`.
+
+    Returns:
+        The strategy.
+
+    Raises:
+        ValueError: If `name` is unknown, there is no such device, or a batch of the config doesn't
+            split evenly over the devices, so that some cases would count for more than others.
+    """
+    if name is None:
+        return tf.distribute.get_strategy()
+    if name not in STRATEGIES:
+        raise ValueError(
+            f"`strategy` must be one of {', '.join(STRATEGIES)}. Received: strategy={name!r}"
+        )
+    if name == "mirrored":
+        devices = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
+        strategy = tf.distribute.MirroredStrategy([device.name for device in devices])
+    else:
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver.connect()
+        strategy = tf.distribute.TPUStrategy(resolver)
+    replicas = strategy.num_replicas_in_sync
+    sizes = getattr(config, "batch_sizes", None) or (config.batch_size,)
+    if any(size % replicas for size in sizes):
+        raise ValueError(
+            f"A batch must split evenly over the {replicas} devices of the strategy. "
+            f"Received: strategy={name!r}, batch sizes {', '.join(map(str, sizes))}"
+        )
+    return strategy
+
+
+def described(name: str | None, strategy: tf.distribute.Strategy) -> str | None:
+    """What `summary.json` says of the strategy; `None` for one device."""
+    return None if name is None else f"{name}, {strategy.num_replicas_in_sync} replicas"
