@@ -92,22 +92,41 @@ class LNRNN(keras.layers.RNN):
         self.input_spec = keras.layers.InputSpec(ndim=3, axes={-1: features})
 
     def reset_state(self, states: Any = None) -> None:
-        """Sets the states of a stateful layer.
+        """Sets the states of a stateful layer, all of them or none.
 
         Args:
             states: A tensor or array a state. Defaults to those that a new layer starts from.
         """
         if self.states is None:
+            if states is not None:
+                raise ValueError(
+                    "Only a stateful layer that is built has states to set. "
+                    f"Received: stateful={self.stateful}, built={self.built}"
+                )
             return
         if states is None:
             states = self.get_initial_state(self.states[0].shape[0])
-        states = list(states) if isinstance(states, (list, tuple)) else [states]
-        if len(states) != len(self.states):
-            raise ValueError(
-                f"`states` must hold {len(self.states)} tensors. Received: {len(states)} tensors"
-            )
+        self._store(self._check_states("states", states, self.states[0].shape))
+
+    def _store(self, states: list[Tensor]) -> None:
         for variable, state in zip(self.states, states, strict=True):
             variable.assign(ops.cast(state, variable.dtype.name))
+
+    def _check_states(self, name: str, states: Any, shape: Any) -> list[Tensor]:
+        """One tensor a state in its dtype, or an error: another shape could be broadcast."""
+        states = list(states) if isinstance(states, (list, tuple)) else [states]
+        dtypes = self.cell.state_dtypes
+        if len(states) != len(dtypes):
+            raise ValueError(
+                f"`{name}` must hold {len(dtypes)} tensors. Received: {len(states)} tensors"
+            )
+        states = [ops.cast(state, dtype) for state, dtype in zip(states, dtypes, strict=True)]
+        if not all(shape.is_compatible_with(state.shape) for state in states):
+            raise ValueError(
+                f"`{name}` must hold tensors of shape {shape}. "
+                f"Received: shapes {[tuple(state.shape) for state in states]}"
+            )
+        return states
 
     def call(
         self,
@@ -136,8 +155,7 @@ class LNRNN(keras.layers.RNN):
         outputs, states = loop(sequences, states, mask, training)
 
         if self.stateful:
-            for variable, state in zip(self.states, states, strict=True):
-                variable.assign(ops.cast(state, variable.dtype.name))
+            self._store(states)
         output = outputs if self.return_sequences else self._last_output(sequences, states[0], mask)
         return (output, *states) if self.return_state else output
 
@@ -147,28 +165,13 @@ class LNRNN(keras.layers.RNN):
                 initial_state = [tf.convert_to_tensor(state) for state in self.states]
             else:
                 initial_state = self.get_initial_state(ops.shape(sequences)[0])
-        if not isinstance(initial_state, (list, tuple)):
-            initial_state = [initial_state]
-        if len(initial_state) != len(self.state_size):
-            raise ValueError(
-                f"`initial_state` must hold {len(self.state_size)} tensors. "
-                f"Received: {len(initial_state)} tensors"
-            )
         if self.stateful and sequences.shape[0] not in (None, self.states[0].shape[0]):
             raise ValueError(
                 f"A stateful layer keeps its batch size of {self.states[0].shape[0]}. "
                 f"Received: batch size {sequences.shape[0]}"
             )
-        dtypes = self.cell.state_dtypes
-        states = [ops.cast(s, dtype) for s, dtype in zip(initial_state, dtypes, strict=True)]
-        # A state of another shape could be broadcast silently.
-        expected = tf.TensorShape([sequences.shape[0], self.cell.units])
-        if not all(expected.is_compatible_with(state.shape) for state in states):
-            raise ValueError(
-                f"`initial_state` must hold tensors of shape {expected}. "
-                f"Received: shapes {[tuple(state.shape) for state in states]}"
-            )
-        return states
+        shape = tf.TensorShape([sequences.shape[0], self.cell.units])
+        return self._check_states("initial_state", initial_state, shape)
 
     def _fused_loop(
         self, sequences: Tensor, states: list[Tensor], mask: Tensor | None, training: bool

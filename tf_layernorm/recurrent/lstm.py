@@ -243,6 +243,11 @@ class LNLSTM(LNRNN):
         inputs may be anything, NaN included. The mask goes on with `return_sequences`, reversed
         with `go_backwards`. An empty sequence gives zeros and the initial states.
 
+    Stateful:
+        `.states` of a built stateful layer is a list of `tf.Variable`, h and c, to be read;
+        `reset_state([h, c])` sets them and `reset_state()` starts anew. They are no weights and are
+        not saved with the model. In a stack every layer has its own.
+
     Example:
 
     >>> import numpy as np
