@@ -78,7 +78,13 @@ class BatchNorm(ArgumentsMixin, keras.layers.Layer):
 
         def add(name: str, value: str, trainable: bool = True) -> Any:
             return self.add_weight(
-                name=name, shape=shape, initializer=value, trainable=trainable, autocast=False
+                name=name,
+                shape=shape,
+                initializer=value,
+                trainable=trainable,
+                autocast=False,
+                # Under a strategy the replicas would each keep a moving average of their own.
+                aggregation="mean",
             )
 
         self.gamma, self.beta = add("gamma", "ones"), add("beta", "zeros")
