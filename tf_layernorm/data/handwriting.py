@@ -1,8 +1,7 @@
 """Handwritten lines as pen offsets with their text: sources, preprocessing as Graves', batches."""
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,30 +9,9 @@ import numpy as np
 import tensorflow as tf
 
 from tf_layernorm.data.buckets import bucket_by_length
+from tf_layernorm.data.pen import ALPHABET, Line, cut, encode, split_by_writer, standardise
 
-# Graves' 57: all else, digits first, is one generic symbol. His choice of punctuation is unknown.
-UNKNOWN = "\N{REPLACEMENT CHARACTER}"
-ALPHABET = (UNKNOWN, *" .,'", *"ABCDEFGHIJKLMNOPQRSTUVWXYZ", *"abcdefghijklmnopqrstuvwxyz")
 OUTLIER = 20.0  # standard deviations
-MARGIN = 8  # characters kept beyond the share of a cut line, since letters take unequal time
-
-
-@dataclass(frozen=True)
-class Line:
-    """A line of writing.
-
-    Attributes:
-        offsets: float32 `(T, 2)`, x and y from the point before in the tablet's units, y upwards;
-            the first is zero, and the first of a later stroke is the move with the pen lifted.
-        end_of_stroke: bool `(T,)`, True on the last point of a stroke.
-        text: What is written.
-        writer: Who wrote it.
-    """
-
-    offsets: np.ndarray
-    end_of_stroke: np.ndarray
-    text: str
-    writer: str
 
 
 @dataclass(frozen=True)
@@ -41,11 +19,12 @@ class Handwriting:
     """Lines to train on and to validate with, and what standardises them.
 
     Attributes:
-        source: What the lines are and where they came from, for people.
-        train: The lines to train on, cut to the longest length.
+        source: What the lines are, where they came from, and what was cut, left out or unusual,
+            for people.
+        train: The lines to train on.
         validation: The other lines, by other writers.
-        mean: float32 `(2,)`, of the training set's offsets before the cut.
-        std: float32 `(2,)`, likewise.
+        mean: float32 `(2,)`, the mean of the training lines' offsets.
+        std: float32 `(2,)`, their standard deviation.
         counts: What was cut, left out or unusual, by name.
         alphabet: The symbols, the unknown one first.
     """
@@ -55,7 +34,7 @@ class Handwriting:
     validation: list[Line]
     mean: np.ndarray
     std: np.ndarray
-    counts: dict[str, float] = field(default_factory=dict)
+    counts: dict[str, float]
     alphabet: tuple[str, ...] = ALPHABET
 
     def statistics(self) -> dict[str, Any]:
@@ -77,6 +56,7 @@ def load(
     *,
     seed: int = 0,
     max_length: int | None = 500,
+    prepared_dir: str | Path | None = None,
     synthetic_lines: int = 2000,
 ) -> Handwriting:
     """Real lines from a folder, or synthetic ones where there is none.
@@ -86,6 +66,7 @@ def load(
             lines drawn from single-stroke fonts.
         seed: Seed of synthetic lines, and of the split by writer of lines that have no split.
         max_length: Steps to cut lines to; `None` keeps them whole.
+        prepared_dir: Where TFDS keeps prepared data. Defaults to TFDS' own folder.
         synthetic_lines: Number of lines to draw from fonts.
 
     Returns:
@@ -101,13 +82,25 @@ def load(
     >>> data.source.split(":")[0], len(data.alphabet), data.train[0].offsets.shape[1]
     ('synthetic lines', 57, 2)
     """
-    from tf_layernorm.data import pen_lines
+    from tf_layernorm.data import pen_lines, unipen_lines
 
-    if data_dir is not None:
-        raise ValueError(f"No pen data is read yet. Received: data_dir={str(data_dir)!r}")
-    source, counts = pen_lines.describe(synthetic_lines, seed), dict[str, float]()
-    parts = split_by_writer(pen_lines.draw_lines(synthetic_lines, seed), seed)
-    return prepare(source, *parts, counts, max_length)
+    if data_dir is None:
+        source = pen_lines.describe(synthetic_lines, seed)
+        parts = split_by_writer(pen_lines.draw_lines(synthetic_lines, seed), seed)
+        return prepare(source, *parts, {}, max_length)
+    folder = Path(data_dir)
+    if (folder / unipen_lines.FILE).is_file():
+        source, lines, counts = unipen_lines.read(folder)
+        return prepare(source, *split_by_writer(lines, seed), counts, max_length)
+    # TFDS takes seconds to import.
+    from tf_layernorm.data import iam_ondb, iam_ondb_files
+
+    if not iam_ondb_files.sources(folder):
+        raise ValueError(
+            f"`data_dir` must hold {unipen_lines.FILE}, or the archives of IAM-OnDB.\n"
+            f"{iam_ondb_files.INSTRUCTIONS}\nReceived: data_dir={str(data_dir)!r}"
+        )
+    return prepare(*iam_ondb.read(folder, prepared_dir), max_length)
 
 
 def prepare(
@@ -117,84 +110,32 @@ def prepare(
     counts: dict[str, float],
     max_length: int | None,
 ) -> Handwriting:
-    """Takes the statistics of the training lines, counts outliers, cuts."""
+    """Cuts lines, leaves out those without a step, takes statistics, counts outliers."""
+    counts = dict(counts)
+    parts = [train, validation]
+    if max_length is not None:
+        longer = sum(len(line.offsets) > max_length + 1 for part in parts for line in part)
+        counts[f"lines cut to {max_length} steps"] = longer
+        parts = [[cut(line, max_length) for line in part] for part in parts]
+    short = sum(len(line.offsets) < 2 for part in parts for line in part)
+    counts["lines of one point left out"] = short
+    train, validation = ([line for line in part if len(line.offsets) > 1] for part in parts)
+
     # The first offset of a line is no move of the pen.
     moves = np.concatenate([line.offsets[1:] for line in train]).astype(np.float64)
     mean, std = moves.mean(0), moves.std(0)
-    far = np.abs((moves - mean) / std)
-    counts = counts | {
-        f"offsets beyond {OUTLIER:g} std": int((far > OUTLIER).any(1).sum()),
-        "largest offset in std": round(float(far.max()), 1),
-    }
-    if max_length is not None:
-        lines = [*train, *validation]
-        counts["lines cut"] = sum(len(line.offsets) > max_length + 1 for line in lines)
-        train = [cut(line, max_length) for line in train]
-        validation = [cut(line, max_length) for line in validation]
+    for name, part in (("training", train), ("validation", validation)):
+        moves = np.concatenate([line.offsets[1:] for line in part])
+        far = np.abs((moves - mean) / std).max(1)
+        counts[f"{name} offsets beyond {OUTLIER:g} std, kept"] = int((far > OUTLIER).sum())
+        counts[f"largest {name} offset in std"] = round(float(far.max()), 1)
+    source = (
+        f"{source}; {len(train):,} lines to train on, {len(validation):,} to validate with ("
+        + ", ".join(f"{name}: {value:,}" for name, value in counts.items() if value)
+        + ")"
+    )
     figures = mean.astype(np.float32), std.astype(np.float32)
     return Handwriting(source, train, validation, *figures, counts)
-
-
-def cut(line: Line, max_length: int) -> Line:
-    """The first `max_length` steps of a line, with the text in proportion and a little more.
-
-    More, since where each letter is written isn't known: what is written must be in the text, and
-    the window needn't reach the text's end.
-    """
-    count = len(line.offsets)
-    if count <= max_length + 1:
-        return line
-    share = math.ceil(len(line.text) * (max_length + 1) / count) + MARGIN
-    return replace(
-        line,
-        offsets=line.offsets[: max_length + 1],
-        end_of_stroke=line.end_of_stroke[: max_length + 1],
-        text=line.text[:share],
-    )
-
-
-def split_by_writer(
-    lines: list[Line], seed: int, share: float = 0.1
-) -> tuple[list[Line], list[Line]]:
-    """Parts lines for training and for validation so that no writer is in both.
-
-    Writers come in an order given by `seed`, and go to the validation part as long as it has at
-    most `share` of the lines with them.
-    """
-    counts: dict[str, int] = {}
-    for line in lines:
-        counts[line.writer] = counts.get(line.writer, 0) + 1
-    room, held_out = share * len(lines), set[str]()
-    for i in np.random.default_rng(seed).permutation(len(counts)):
-        writer = sorted(counts)[i]
-        if counts[writer] <= room:
-            room -= counts[writer]
-            held_out.add(writer)
-    train = [line for line in lines if line.writer not in held_out]
-    return train, [line for line in lines if line.writer in held_out]
-
-
-def encode(text: str, alphabet: Sequence[str] = ALPHABET) -> np.ndarray:
-    """The places of a text's characters in the alphabet, int32; 0 for those it lacks.
-
-    Example:
-
-    >>> from tf_layernorm.data.handwriting import encode
-    >>> encode("a B7").tolist()
-    [31, 1, 6, 0]
-    """
-    places = {symbol: i for i, symbol in enumerate(alphabet)}
-    return np.array([places.get(character, 0) for character in text], np.int32)
-
-
-def standardise(line: Line, mean: np.ndarray, std: np.ndarray) -> np.ndarray:
-    """A line as the network sees it: float32 `(T, 3)`, offsets and end of stroke.
-
-    The first offset stays zero: Graves' null vector, from which the first move is predicted.
-    """
-    offsets = (line.offsets - mean) / std
-    offsets[:1] = 0
-    return np.column_stack([offsets, line.end_of_stroke]).astype(np.float32)
 
 
 def steps_per_epoch(lines: Sequence[Line], batch_size: int, lengths: Sequence[int]) -> int:

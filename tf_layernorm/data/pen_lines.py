@@ -2,17 +2,18 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 
 import numpy as np
 
-from tf_layernorm.data.handwriting import Line
+from tf_layernorm.data.pen import Line
 
 LINES_PER_WRITER = 20
 TEXT = "northanger_abbey.txt"
 # The dot of i and j comes first in the fonts, the bar of these last; a pen draws both last.
 DOTTED, CROSSED = "ij", "ftx"
+Glyph = tuple[list[np.ndarray], float]  # strokes of complex points, and the width
 STEP = 0.7  # font units between the points of a path, before it is sampled in time
 
 
@@ -45,7 +46,7 @@ class Writer:
             width=rng.uniform(0.7, 1.15),
             slant=rng.uniform(-0.15, 0.55) if font == "futural" else rng.uniform(-0.45, 0.25),
             spacing=rng.uniform(-3, 2),
-            speed=rng.uniform(1.6, 3.2),
+            speed=rng.uniform(1.3, 2.6),
             caution=rng.uniform(0.5, 3),
             roundness=rng.uniform(0.7, 1.6),
             wobble=rng.uniform(0.3, 1.2),
@@ -117,19 +118,18 @@ def write(text: str, writer: Writer, rng: np.random.Generator) -> Line:
         rng: Source of what differs from line to line.
 
     Raises:
-        ValueError: If the font lacks a character, or there is nothing to draw.
+        ValueError: If the fonts lack a character, or there is nothing to draw.
     """
-    font = _letterforms(writer.font, writer.forms)
-    if not text.strip() or not set(text) <= set(font):
+    if not text.strip() or not set(text) <= set(_font(writer.font)):
         raise ValueError(f"`text` must be printable ASCII, and not empty. Received: text={text!r}")
-    angle, wave, phase = writer.drift * rng.normal(size=3) * (0.01, 0.5, 3)
+    slope, wave, phase = writer.drift * rng.normal(size=3) * (0.01, 0.5, 3)
     strokes = []
     for path in _paths(text, writer, rng):
         points = _move(_smooth(path, writer.roundness), writer)
-        x, y = points.T
-        y = y + angle * x + wave * np.sin(x / 60 + phase)
-        points = np.column_stack([x * writer.width + y * writer.slant, y])
-        strokes.append(points + writer.tremor * rng.normal(size=points.shape))
+        points += 1j * (slope * points.real + wave * np.sin(points.real / 60 + phase))
+        noise = rng.normal(size=(2, len(points))) * writer.tremor
+        x, y = points.real + noise[0], points.imag + noise[1]
+        strokes.append(np.column_stack([x * writer.width + y * writer.slant, y]))
     # A tablet counts in whole units.
     positions = np.rint(np.concatenate(strokes) * writer.size).astype(np.float32)
     end = np.zeros(len(positions), bool)
@@ -139,30 +139,34 @@ def write(text: str, writer: Writer, rng: np.random.Generator) -> Line:
 
 
 @cache
-def _font(name: str) -> dict[str, tuple[list[np.ndarray], float]]:
-    """Strokes and width of each character, x from the left edge, y up from the base line."""
+def _font(name: str) -> dict[str, Glyph]:
+    """Each character's strokes, from its left edge and the base line, and its width."""
     from HersheyFonts import HersheyFonts
 
     font = HersheyFonts()
     font.load_default_font(name)
     glyphs = {}
     for character, glyph in font.all_glyphs.items():
-        strokes = [np.array(stroke, np.float64) for stroke in glyph.strokes]
-        strokes = [stroke * (1, -1) + (-glyph.left_offset, 9) for stroke in strokes]
+        strokes = [
+            np.array([complex(x - glyph.left_offset, 9 - y) for x, y in stroke])
+            for stroke in glyph.strokes
+        ]
         if character in DOTTED:
             strokes = strokes[1:] + strokes[:1]
         glyphs[character] = strokes, float(glyph.char_width)
     return glyphs
 
 
-@cache
-def _letterforms(name: str, seed: int) -> dict[str, tuple[list[np.ndarray], float]]:
+@lru_cache(2)
+def _letterforms(name: str, seed: int) -> dict[str, Glyph]:
     """A writer's own shapes: each letter of the font, bent a little, always in the same way."""
     rng = np.random.default_rng(seed)
-    return {
-        character: ([stroke + 0.45 * rng.normal(size=stroke.shape) for stroke in strokes], width)
-        for character, (strokes, width) in _font(name).items()
-    }
+
+    def bent(stroke: np.ndarray) -> np.ndarray:
+        return stroke + 0.45 * (rng.normal(size=(len(stroke), 2)) @ (1, 1j))
+
+    font = _font(name).items()
+    return {character: ([bent(s) for s in strokes], width) for character, (strokes, width) in font}
 
 
 def _paths(text: str, writer: Writer, rng: np.random.Generator) -> Iterator[np.ndarray]:
@@ -172,23 +176,19 @@ def _paths(text: str, writer: Writer, rng: np.random.Generator) -> Iterator[np.n
     for word in text.split(" "):
         body: list[np.ndarray] = []
         marks: list[np.ndarray] = []
-        for character in word:
+        for previous, character in zip(" " + word, word):
             strokes, width = font[character]
             size, turn, rise = rng.normal(size=3) * (0.05, 0.03, 0.4) * writer.wobble
-            turned = (1 + size) * np.array([[1, turn], [-turn, 1]])
-            strokes = [stroke @ turned + (x, rise) for stroke in strokes]
+            strokes = [(1 + size) * np.exp(1j * turn) * s + x + 1j * rise for s in strokes]
             x += width * (1 + size) + (0 if joined else writer.spacing)
-            split = len(strokes) - (character in DOTTED + CROSSED and len(strokes) > 1)
-            late = strokes[split:]
-            for stroke in strokes[:split]:
-                if joined and body and character.isalpha():
-                    body[-1] = np.concatenate([body[-1], stroke])
-                else:
-                    body.append(stroke)
-            if joined:
-                marks += late
-            else:
-                body += late
+            marked = character in DOTTED + CROSSED and len(strokes) > 1
+            late = [strokes.pop()] if marked else []
+            if joined and character.islower():
+                before = [body.pop()] if previous.islower() else []
+                strokes = [np.concatenate(before + strokes)]
+            body += strokes
+            # Who joins letters dots and crosses them when the word is done.
+            (marks if joined else body).extend(late)
         yield from body + marks
         x += font[" "][1] * rng.uniform(0.6, 1.2)
 
@@ -197,20 +197,18 @@ def _smooth(path: np.ndarray, roundness: float) -> np.ndarray:
     """A path through the corner points, at even distances, with its corners rounded."""
     from scipy.ndimage import gaussian_filter1d
 
-    length = np.append(0, np.cumsum(np.hypot(*np.diff(path, axis=0).T)))
+    length = np.append(0, np.cumsum(np.abs(np.diff(path))))
     places = np.linspace(0, length[-1], max(2, int(length[-1] / STEP)))
-    dense = np.column_stack([np.interp(places, length, axis) for axis in path.T])
-    return gaussian_filter1d(dense, roundness / STEP, axis=0, mode="nearest")
+    return gaussian_filter1d(np.interp(places, length, path), roundness / STEP, mode="nearest")
 
 
 def _move(path: np.ndarray, writer: Writer) -> np.ndarray:
     """Points of a path at even times: the pen is slow where it starts, ends and turns."""
-    way = np.diff(path, axis=0)
-    distance = np.hypot(*way.T) + 1e-9
-    turn = np.abs(np.diff(np.unwrap(np.arctan2(way[:, 1], way[:, 0])), prepend=0))
-    turn[0] = 0
-    from_end = np.minimum(np.arange(len(way)), np.arange(len(way))[::-1]) * STEP
+    way = np.diff(path)
+    turn = np.append(0, np.abs(np.angle(way[1:] * np.conj(way[:-1]))))
+    from_start = np.arange(len(way))
+    from_end = STEP * np.minimum(from_start, from_start[::-1])
     speed = writer.speed * (0.4 + 0.6 * np.minimum(1, from_end / 5)) / (1 + writer.caution * turn)
-    time = np.append(0, np.cumsum(distance / speed))
+    time = np.append(0, np.cumsum((np.abs(way) + 1e-9) / speed))
     times = np.append(np.arange(0, time[-1] - 0.5), time[-1])
-    return np.column_stack([np.interp(times, time, axis) for axis in path.T])
+    return np.interp(times, time, path)
