@@ -113,7 +113,7 @@ def load_mnist(
 
 
 def batches(
-    part: tuple[np.ndarray, np.ndarray],
+    part: tuple[np.ndarray, ...],
     batch_size: int,
     *,
     seed: int | None = None,
@@ -123,7 +123,7 @@ def batches(
     """A `tf.data` pipeline over digits that lie in memory.
 
     Args:
-        part: `(images, labels)`.
+        part: `(images, labels)`, or other arrays of one length.
         batch_size: Digits a batch.
         seed: `None` for one pass in order, the last batch as small as it comes. With a seed the
             pipeline has no end: its epoch e holds whole batches only, in an order that depends on
@@ -132,12 +132,12 @@ def batches(
         first_epoch: With a seed, the epoch to begin with.
 
     Returns:
-        A dataset of `(images, labels)`, uint8 and int32.
+        A dataset of tuples such as `(images, labels)`, in the dtypes of `part`.
 
     Raises:
         ValueError: If an epoch doesn't make a whole number of chunks.
     """
-    images, labels = tf.constant(part[0]), tf.constant(part[1])
+    arrays = [tf.constant(array) for array in part]
     count = len(part[0])
     steps = count // batch_size
     if seed is not None and (steps == 0 or steps % chunk):
@@ -158,7 +158,7 @@ def batches(
     else:
         epochs = tf.data.Dataset.range(first_epoch, np.iinfo(np.int64).max)
         indices = epochs.flat_map(order)
-    dataset = indices.map(lambda i: (tf.gather(images, i), tf.gather(labels, i))).prefetch(2)
+    dataset = indices.map(lambda i: tuple(tf.gather(array, i) for array in arrays)).prefetch(2)
     # With the autotuner on, the end of an iterator waits for its sleep, which doubles each time.
     options = tf.data.Options()
     options.autotune.enabled = False
