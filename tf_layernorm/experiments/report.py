@@ -12,8 +12,10 @@ import numpy as np
 Rows = Sequence[dict[str, float]]  # one curve: the figures of each epoch
 Curves = Mapping[tuple[str, str], Mapping[int, Rows]]  # of each (variant, norm): by seed
 
-COLOURS = {"layer": "C0", "batch": "C1", "none": "C7"}
-NAMES = {"layer": "layer norm", "batch": "batch norm", "none": "no norm"}
+BASELINE = "none"
+COLOURS = {"layer": "C0", "batch": "C1", "all": "C2", "none": "C7"}
+NAMES = {"layer": "layer norm", "batch": "batch norm", "all": "all normalised", "none": "no norm"}
+PATIENCE = 10  # evaluations without a gain, before a curve counts as trained out
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,7 @@ class Figure:
     scale: float = 1.0  # what to multiply it by
     digits: int = 2  # after the point, in the table
     share: bool = False  # a share of the test cases, so it has a binomial standard error
+    compare: bool = False  # its differences are judged by their standard errors, as a share's are
     log: bool = False  # on a logarithmic axis
 
 
@@ -63,13 +66,56 @@ def results(experiment: Any, curves: Curves, test_size: int) -> dict[str, Any]:
                 if figure.share:
                     row[figure.key + "_se"] = math.sqrt(mean * (1 - mean) / test_size)
             rows.append(row)
-    return {"results": rows, "left_out": left_out}
+    summary = {"results": rows, "left_out": left_out}
+    if hasattr(experiment, "RACE"):
+        summary["race"] = race(experiment.RACE.key, curves)
+    return summary
+
+
+def race(key: str, curves: Curves) -> list[dict[str, Any]]:
+    """How soon each norm reaches the best that the baseline ever does, seed by seed.
+
+    Args:
+        key: The figure, lower is better.
+        curves: All curves there are.
+
+    Returns:
+        A dict for each curve with a baseline of its seed. `best` is the baseline's, at `epoch` and
+        after `minutes`; `budget_limited` if it might have come lower, since fewer than ten
+        evaluations followed. `reached` is the epoch at which the norm is as low, or `None`, with
+        the `share` of the baseline's updates and the `time_share` that it took; `then` is the
+        lowest it had come by the baseline's `minutes`.
+    """
+    lines = []
+    for (variant, norm), seeds in curves.items():
+        baselines = curves.get((variant, BASELINE), {})
+        for seed in sorted(seeds.keys() & baselines) if norm != BASELINE else ():
+            if not (seeds[seed] and baselines[seed]):
+                continue
+            (base, base_time), (ours, our_time) = (
+                (np.array([row[key] for row in rows]), np.cumsum([row["seconds"] for row in rows]))
+                for rows in (baselines[seed], seeds[seed])
+            )
+            best = int(base.argmin())
+            line: dict[str, Any] = {"variant": variant, "norm": norm, "seed": seed}
+            line |= {"best": float(base[best]), "epoch": best + 1}
+            line["minutes"] = round(base_time[best] / 60, 2)
+            line["budget_limited"] = len(base) - best <= PATIENCE
+            first = int((ours <= base[best]).argmax()) if ours.min() <= base[best] else None
+            line |= {"reached": None, "share": None, "time_share": None}
+            if first is not None:
+                line |= {"reached": first + 1, "share": (first + 1) / (best + 1)}
+                line["time_share"] = float(our_time[first] / base_time[best])
+            by_then = ours[our_time <= base_time[best]]
+            line["then"] = float(by_then.min()) if len(by_then) else None
+            lines.append(line)
+    return lines
 
 
 def standard_error(row: dict[str, Any], key: str) -> float:
-    """Of the mean over seeds: what seeds and the choice of test cases add up to."""
+    """Of the mean over seeds: what seeds and, for a share, the choice of cases add up to."""
     spread = (row[key + "_sd"] or 0.0) / math.sqrt(len(row["seeds"]))
-    return math.hypot(spread, row[key + "_se"])
+    return math.hypot(spread, row.get(key + "_se", 0.0))
 
 
 def text(experiment: Any, summary: dict[str, Any]) -> str:
@@ -101,14 +147,34 @@ def text(experiment: Any, summary: dict[str, Any]) -> str:
     lines += [f"Data: {summary['data']}."]
     if summary["left_out"]:
         lines.append("Not finished, so not in the table: " + ", ".join(summary["left_out"]) + ".")
-    return "\n".join(lines + ["", *_verdicts(experiment, summary)])
+    return "\n".join(lines + ["", *_verdicts(experiment, summary), *_race(experiment, summary)])
+
+
+def _race(experiment: Any, summary: dict[str, Any]) -> list[str]:
+    lines = []
+    for row in summary.get("race", ()):
+        figure, norm = experiment.RACE, NAMES[row["norm"]]
+        value = f"{row['best'] * figure.scale:.{figure.digits}f}"
+        limited = f", with fewer than {PATIENCE} after it: budget-limited" * row["budget_limited"]
+        line = f"{experiment.title(row['variant'])}, seed {row['seed']}: {NAMES[BASELINE]}'s best "
+        line += f"{figure.label} is {value} (epoch {row['epoch']}{limited}); {norm} "
+        if row["reached"] is None:
+            line += "doesn't reach it"
+        else:
+            line += f"reaches it at epoch {row['reached']}, with {row['share']:.2f} of the updates "
+            line += f"and {row['time_share']:.2f} of the time"
+        if row["then"] is not None:
+            line += f", and at equal time is at {row['then'] * figure.scale:.{figure.digits}f}"
+        lines.append(line + ".")
+    return lines
 
 
 def _verdicts(experiment: Any, summary: dict[str, Any]) -> list[str]:
     lines = []
-    for figure in (figure for figure in experiment.FIGURES if figure.share):
+    for figure in (figure for figure in experiment.FIGURES if figure.share or figure.compare):
         for a, b in combinations(summary["results"], 2):
-            if a["variant"] != b["variant"]:
+            single = min(len(a["seeds"]), len(b["seeds"])) < 2 and not figure.share
+            if a["variant"] != b["variant"] or single:
                 continue
             low, high = sorted((a, b), key=lambda row: row[figure.key])
             gap = high[figure.key] - low[figure.key]
