@@ -17,13 +17,14 @@ def build_parser() -> argparse.ArgumentParser:
         description="Runs an experiment of the paper. Interrupted (Ctrl-C), the same command "
         "resumes it; finished, the same command prints its table again.",
     )
-    run.add_argument("name", help="the experiment: mnist (section 6.6)")
+    run.add_argument("name", help="the experiment: mnist (section 6.6) or draw (6.4)")
     run.add_argument("--preset", default="small", help="paper, small (default) or smoke")
     run.add_argument(
         "--norm",
         metavar="NAME,...",
         type=lambda names: names.split(","),
-        help="some of layer,batch,none (default: all)",
+        help="some of mnist's layer,batch,none (default: all) or draw's layer,none,all, where all "
+        "normalises everything in the LSTMs (default: layer,none)",
     )
     run.add_argument("--seeds", type=int, metavar="N", help="number of seeds")
     run.add_argument("--epochs", type=int, metavar="N", help="only the first N epochs")
@@ -41,6 +42,16 @@ def build_parser() -> argparse.ArgumentParser:
         help="mirrored: split each batch over all local GPUs (or logical CPUs); tpu: the same on a "
         "TPU, which nobody has tried yet (default: one device)",
     )
+    draw = commands.add_parser(
+        "draw",
+        help="draw digits with a network of `run draw`, and show how it draws",
+        description="Draws digits with a trained DRAW network into a .png; beside it go a picture "
+        "of the canvas after each glimpse, with the window it is drawn in, and the same as a .gif.",
+    )
+    draw.add_argument("--model", required=True, metavar="DIR", help="folder of one curve of a run")
+    draw.add_argument("--out", default="digits.png", metavar="PNG", help="default: digits.png")
+    draw.add_argument("--count", type=int, default=64, metavar="N", help="digits (default: 64)")
+    draw.add_argument("--seed", type=int, default=1, metavar="N", help="of the noise (default: 1)")
     commands.add_parser(
         "table1",
         help="compute Table 1 of the paper: what each normalisation is invariant to",
@@ -66,7 +77,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(table1())
         return 0
     try:
-        # Here, since it imports matplotlib's and the data sets' libraries, which are an extra.
+        # Here, since they import matplotlib's and the data sets' libraries, which are an extra.
+        if command == "draw":
+            from tf_layernorm.experiments import draw_pictures
+
+            paths = draw_pictures.draw(options.pop("model"), options.pop("out"), **options)
+            print("\n".join(map(str, paths)))
+            return 0
         from tf_layernorm.experiments import runner
 
         runner.run(options.pop("name"), norms=options.pop("norm"), **options)

@@ -4,13 +4,14 @@ An experiment is a module with
 
 * `Config`, a frozen dataclass with the fields `data` ("full" or "packaged"), `epochs`, `seeds` and
   `batch_size` or `batch_sizes`, and `PRESETS`, a dict of them;
-* `NORMS`, the names that `--norm` takes, and `variants(config)`, a dict of what else tells curves
-  apart (here the batch sizes) by name;
+* `NORMS`, the names that `--norm` takes (`DEFAULT_NORMS`, where those it doesn't need to take are
+  fewer), and `variants(config)`, a dict of what else tells curves apart (as batch sizes) by name;
 * `load(config, data_dir, download)`, data with `source`, a text, and `test_size`;
 * `run_curve(config, data, folder, norm=, seed=, variant=, epochs=, verbose=)`, which trains one
   model by `training.train`;
 * `FIGURES` and `PANELS`, what the report's table and picture show, with `HEADLINE`, `NOTE`,
-  `title(variant)`, and `PAPER`, what the paper says.
+  `title(variant)`, and `PAPER`, what the paper says; `RACE`, where the paper claims speed: the
+  figure by which the report tells how soon each norm reaches the best without any.
 """
 
 import dataclasses
@@ -29,7 +30,7 @@ from tf_layernorm.experiments import report
 from tf_layernorm.experiments.strategies import described, make_strategy
 from tf_layernorm.experiments.training import read_metrics
 
-EXPERIMENTS = ("mnist",)
+EXPERIMENTS = ("mnist", "draw")
 SUMMARY, CURVES = "summary.json", "curves"
 
 
@@ -59,14 +60,14 @@ def plan(
     Args:
         experiment: The experiment's module.
         config: Its `Config`.
-        norms: Some of its `NORMS`. Defaults to all.
+        norms: Some of its `NORMS`. Defaults to its `DEFAULT_NORMS`, or all.
         seeds: Number of seeds, counted from 1. Defaults to the config's.
         pattern: Shell pattern that a curve's name must match, such as `"batch4-*"`.
 
     Raises:
         ValueError: If a norm is unknown, `seeds` is below 1, or nothing matches.
     """
-    norms = experiment.NORMS if norms is None else norms
+    norms = getattr(experiment, "DEFAULT_NORMS", experiment.NORMS) if norms is None else norms
     seeds = config.seeds if seeds is None else seeds
     unknown = [norm for norm in norms if norm not in experiment.NORMS]
     if unknown or not norms:
