@@ -122,16 +122,15 @@ def from_theano_gru(
 
 
 def _with_bias_inside(kernels: list[Array], biases: list[Array], append_one: bool) -> Array:
-    """The kernel side by side, the biases as a row for an input of 1 or left out where they cancel.
-
-    Each bias stands in a norm of its own.
-    """
+    """The kernels side by side; the biases, each in a norm of its own, are a row or cancel."""
+    uneven = [bias for bias in biases if np.ptp(bias) > 0]
     if append_one:
         kernels = [np.vstack([k, b]) for k, b in zip(kernels, biases, strict=True)]
-    elif any(np.ptp(b) > 0 for b in biases):
+    elif uneven:
         raise ValueError(
             "The authors add a bias to the inputs' product before its norm, where equal entries "
             "cancel and others have no place in the paper's equations. Append a 1 to the inputs "
-            f"and use `append_one=True`. Received: a bias of {biases[0].min()} to {biases[0].max()}"
+            f"and use `append_one=True`. Received: entries of {uneven[0].min()} to "
+            f"{uneven[0].max()}"
         )
     return np.concatenate(kernels, axis=-1)

@@ -48,5 +48,5 @@ def filled(layer: Layer, weights: Sequence[Array], batch_size: int | None = None
     """The layer, built and given its weights, the first of which is the kernel."""
     # Any number of timesteps will do, and an unrolled layer needs one.
     layer.build((batch_size, 1, len(weights[0])))
-    layer.set_weights(weights)
+    layer.cell.set_weights(weights)
     return layer
