@@ -1,11 +1,29 @@
 """What the two loops over time share: buffers written a step at a time, masks, products."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import tensorflow as tf
 
 from tf_layernorm._arguments import Tensor
 from tf_layernorm.recurrent.xla.terms import Saved
+
+_by_scatter = ContextVar("by_scatter", default=False)
+
+
+@contextmanager
+def scatter_buffers() -> Iterator[None]:
+    """Loops that are traced inside write into tensors, which LiteRT needs, not TensorArrays.
+
+    Outside XLA each such write copies the whole tensor.
+    """
+    token = _by_scatter.set(True)
+    try:
+        yield
+    finally:
+        _by_scatter.reset(token)
 
 
 class Buffers:
@@ -15,16 +33,25 @@ class Buffers:
         self.steps = steps
         self.like = like
         self.is_static = isinstance(steps, int) and steps > 0
+        self.by_scatter = _by_scatter.get()
 
-    def make(self) -> tuple[tf.TensorArray, ...]:
+    def make(self) -> tuple[Any, ...]:
         room = self.steps if self.is_static else tf.maximum(self.steps, 1)
+        if self.by_scatter:
+            return tuple(tf.tile(tf.zeros_like(v)[None], [room, 1, 1]) for v in self.like)
         arrays = (tf.TensorArray(v.dtype, room, element_shape=v.shape) for v in self.like)
         if self.is_static:
             return tuple(arrays)
         return tuple(a.write(0, tf.zeros_like(v)) for a, v in zip(arrays, self.like, strict=True))
 
-    def stack(self, arrays: tuple[tf.TensorArray, ...]) -> Saved:
-        stacked = tuple(array.stack() for array in arrays)
+    def write(self, arrays: tuple[Any, ...], t: Any, values: Saved) -> tuple[Any, ...]:
+        pairs = zip(arrays, values, strict=True)
+        if self.by_scatter:
+            return tuple(tf.tensor_scatter_nd_update(a, [[t]], v[None]) for a, v in pairs)
+        return tuple(a.write(t, v) for a, v in pairs)
+
+    def stack(self, arrays: tuple[Any, ...]) -> Saved:
+        stacked = arrays if self.by_scatter else tuple(array.stack() for array in arrays)
         return stacked if self.is_static else tuple(s[: self.steps] for s in stacked)
 
 

@@ -65,7 +65,7 @@ def forward_pass(
 
     def body(t: Tensor, states: Saved, arrays: Any) -> Any:
         new, written = step(t, states)
-        return t + 1, new, tuple(a.write(t, v) for a, v in zip(arrays, written, strict=True))
+        return t + 1, new, buffers.write(arrays, t, written)
 
     _, last, arrays = tf.while_loop(
         lambda t, *_: t < steps, body, (0, states, buffers.make()), maximum_iterations=steps
@@ -115,7 +115,7 @@ def backward_pass(
 
     def body(t: Tensor, d_states: Saved, arrays: Any) -> Any:
         d_old, written = step(t, d_states)
-        return t - 1, d_old, tuple(a.write(t, v) for a, v in zip(arrays, written, strict=True))
+        return t - 1, d_old, buffers.write(arrays, t, written)
 
     _, d_states, arrays = tf.while_loop(
         lambda t, *_: t >= 0, body, (steps - 1, d_states, buffers.make()), maximum_iterations=steps
