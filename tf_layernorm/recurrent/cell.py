@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import keras
+import tensorflow as tf
 from keras import ops
 
 from tf_layernorm._arguments import (
@@ -182,7 +183,15 @@ class LNCell(ArgumentsMixin, _DropoutRNNCell, keras.layers.Layer):
         return self._draw(ops.cast(state, self.compute_dtype), self.recurrent_dropout)
 
     def _draw(self, like: Tensor, rate: float) -> Tensor:
-        return keras.random.dropout(ops.ones_like(like), rate, seed=self.seed_generator)
+        ones, replica = ops.ones_like(like), tf.distribute.get_replica_context()
+        if replica is None or replica.num_replicas_in_sync == 1:
+            return keras.random.dropout(ones, rate, seed=self.seed_generator)
+        # All replicas draw alike, so each draws for all of them and takes its own: together they
+        # drop what one device would in the whole batch.
+        masks = keras.random.dropout(
+            ops.stack([ones] * replica.num_replicas_in_sync), rate, seed=self.seed_generator
+        )
+        return masks[replica.replica_id_in_sync_group]
 
     # `keras.layers.RNN` calls the first two before its loop and the last two after it. A cell that
     # is called by hand, or stands inside a wrapper, keeps no mask: each of its steps draws its own.
