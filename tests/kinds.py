@@ -42,6 +42,8 @@ SIMPLE = Kind("SimpleRNN", tfln.LNSimpleRNNCell, tfln.LNSimpleRNN, reference.Sim
 LSTM = Kind("LSTM", tfln.LNLSTMCell, tfln.LNLSTM, reference.LSTM, 4, 2)
 GRU = Kind("GRU", tfln.LNGRUCell, tfln.LNGRU, reference.GRU, 3, 1)
 KINDS = (SIMPLE, LSTM, GRU)
+# For what stands around the recurrence: each kind and each driver, but not each with each.
+PAIRS = ((SIMPLE, True), (LSTM, False), (LSTM, True), (GRU, False))
 
 
 def subsets(*terms):
