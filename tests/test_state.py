@@ -5,7 +5,21 @@ import numpy as np
 import pytest
 import reference
 import tensorflow as tf
-from kinds import BATCH, INPUTS, TIME, UNITS, built, f64, normal
+from kinds import (
+    BATCH,
+    GRU,
+    INPUTS,
+    KINDS,
+    LSTM,
+    PAIRS,
+    SIMPLE,
+    TIME,
+    UNITS,
+    WRAPPERS,
+    built,
+    f64,
+    normal,
+)
 
 
 def make(kind, use_fused=False, **options):
@@ -47,14 +61,12 @@ def test_cell_initial_state_needs_a_batch_size(kind):
         kind.cell(UNITS).get_initial_state(batch_size=None)
 
 
-@pytest.mark.parametrize("container", [list, tuple])
-def test_initial_state_is_a_list_or_a_tuple(kind, use_fused, container):
+def test_initial_state_is_a_list_or_a_tuple_or_one_tensor(kind, use_fused):
     layer, x, states = make(kind, use_fused), normal(BATCH, TIME, INPUTS), states_of(kind)
     expected = reference.sequence(kind.reference(), x, layer.get_weights(), states)
-    outputs = layer(x, initial_state=container(map(tf.constant, states)))
-    np.testing.assert_allclose(outputs, expected.last, rtol=0, atol=1e-9)
-    if kind.n_states == 1:
-        outputs = layer(x, initial_state=tf.constant(states[0]))
+    tensors = [tf.constant(state) for state in states]
+    for given in (tensors, tuple(tensors), *[tensors[0]] * (kind.n_states == 1)):
+        outputs = layer(x, initial_state=given)
         np.testing.assert_allclose(outputs, expected.last, rtol=0, atol=1e-9)
 
 
@@ -67,31 +79,37 @@ def test_initial_state_of_a_wrong_number_or_shape_is_refused(kind, use_fused):
             layer(x, initial_state=states)
 
 
-def test_initial_state_can_be_trained(kind, use_fused, traced):
+@pytest.mark.parametrize(("kind", "use_fused"), PAIRS, ids=str)
+def test_initial_state_can_be_trained(kind, use_fused):
     layer = make(kind, use_fused)
     variables = [tf.Variable(state) for state in states_of(kind)]
     mask = np.array([[0, 1, 1], [1, 0, 1]], bool)
     x, scale = normal(BATCH, TIME, INPUTS), normal(BATCH, UNITS, seed=8)
-
-    def run():
-        with tf.GradientTape() as tape:
-            outputs = layer(x, initial_state=[v + 0.0 for v in variables], mask=mask)
-            loss = tf.reduce_sum(outputs * scale)
-        return tape.gradient(loss, variables)
-
+    with tf.GradientTape() as tape:
+        outputs = layer(x, initial_state=[v + 0.0 for v in variables], mask=mask)
+        loss = tf.reduce_sum(outputs * scale)
     expected = reference.gradients(
         lambda *states: np.sum(
             reference.sequence(kind.reference(), x, layer.get_weights(), states, mask).last * scale
         ),
         states_of(kind),
     )
-    for gradient, value in zip(traced(run)(), expected, strict=True):
+    for gradient, value in zip(tape.gradient(loss, variables), expected, strict=True):
         np.testing.assert_allclose(gradient, value, rtol=1e-6, atol=1e-6)
 
 
-def test_stateful_layer_goes_on_and_resets(kind, use_fused, traced):
+@pytest.mark.parametrize(
+    ("kind", "use_fused", "mode"),
+    [
+        *[(kind, *how) for kind in KINDS for how in ((False, "graph"), (True, "eager"))],
+        (GRU, False, "eager"),
+        (LSTM, True, "graph"),
+    ],
+    ids=str,
+)
+def test_stateful_layer_goes_on_and_resets(kind, use_fused, mode):
     layer = make(kind, use_fused, stateful=True)
-    x, call = normal(BATCH, TIME, INPUTS), traced(layer)
+    x, call = normal(BATCH, TIME, INPUTS), WRAPPERS[mode](layer)
     weights = layer.get_weights()[: len(layer.trainable_variables)]
     once = reference.sequence(kind.reference(), x, weights)
     twice = reference.sequence(kind.reference(), x, weights, once.states)
@@ -116,6 +134,7 @@ def test_stateful_layer_takes_states_that_are_assigned_or_passed(kind, use_fused
         np.testing.assert_allclose(state, value, rtol=0, atol=1e-9)
 
 
+@pytest.mark.parametrize(("kind", "use_fused"), PAIRS, ids=str)
 def test_reset_gives_the_state_a_fresh_layer_starts_from(kind, use_fused):
     class Ones(kind.layer):
         def get_initial_state(self, batch_size):
@@ -137,31 +156,44 @@ def test_stateful_layer_refuses_another_batch_size(kind, use_fused):
         kind.layer(UNITS, stateful=True, use_fused=use_fused)(keras.Input((TIME, INPUTS)))
 
 
-def test_stateful_layer_in_models(kind, use_fused):
-    class Subclassed(keras.Model):
-        def __init__(self):
-            super().__init__()
-            self.rnn = make(kind, use_fused, stateful=True)
+def sequential(layer):
+    return keras.Sequential([layer])
 
-        def call(self, x):
-            return self.rnn(x)
 
+def functional(layer):
     inputs = keras.Input(batch_shape=(BATCH, TIME, INPUTS), dtype="float64")
-    inner = make(kind, use_fused, stateful=True)
-    models = {
-        keras.Sequential([make(kind, use_fused, stateful=True)]): lambda m: m.layers[0],
-        keras.Model(inputs, inner(inputs)): lambda m: inner,
-        Subclassed(): lambda m: m.rnn,
-    }
-    x = normal(BATCH, TIME, INPUTS)
-    for model, layer_of in models.items():
-        layer_of(model).reset_state()
-        first = model.predict(x, verbose=0)
-        assert not np.allclose(model.predict(x, verbose=0), first)
-        layer_of(model).reset_state()
-        np.testing.assert_allclose(model.predict(x, verbose=0), first, rtol=0, atol=1e-12)
+    return keras.Model(inputs, layer(inputs))
 
 
+class Subclassed(keras.Model):
+    def __init__(self, rnn):
+        super().__init__()
+        self.rnn = rnn
+
+    def call(self, x):
+        return self.rnn(x)
+
+
+@pytest.mark.parametrize(
+    ("kind", "use_fused", "model_of"),
+    [
+        (SIMPLE, False, sequential),
+        (LSTM, True, functional),
+        (GRU, True, sequential),
+        (GRU, False, Subclassed),
+    ],
+)
+def test_stateful_layer_in_models(kind, use_fused, model_of):
+    layer, x = make(kind, use_fused, stateful=True), normal(BATCH, TIME, INPUTS)
+    model = model_of(layer)
+    layer.reset_state()
+    first = model.predict(x, verbose=0)
+    assert not np.allclose(model.predict(x, verbose=0), first)
+    layer.reset_state()
+    np.testing.assert_allclose(model.predict(x, verbose=0), first, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(("kind", "use_fused"), PAIRS, ids=str)
 def test_stateful_bidirectional_resets_both_halves(kind, use_fused):
     layer = keras.layers.Bidirectional(make(kind, use_fused, stateful=True), dtype="float64")
     x = normal(BATCH, TIME, INPUTS)
@@ -182,8 +214,6 @@ def test_stacked_cells_return_and_take_their_states(kind):
     first, *states = layer(x[:, :TIME])
     second, *_ = layer(x[:, TIME:], initial_state=states)
     np.testing.assert_allclose(tf.concat([first, second], 1), outputs, rtol=0, atol=1e-12)
-    from_list = keras.layers.RNN(cells, **flags)
-    np.testing.assert_allclose(from_list(x)[0], outputs, rtol=0, atol=1e-4)
 
 
 def test_bidirectional_stacked_cells_return_their_states(kind):
@@ -207,15 +237,16 @@ def test_layer_refuses_constants(kind, use_fused):
         make(kind, use_fused)(normal(BATCH, TIME, INPUTS), constants=[tf.zeros((BATCH, 1))])
 
 
+@pytest.mark.parametrize(("kind", "use_fused"), PAIRS, ids=str)
 def test_states_of_a_stateful_layer_are_saved_by_hand(kind, use_fused, tmp_path):
     layer = make(kind, use_fused, stateful=True)
     model = keras.Sequential([layer])
     x = normal(BATCH, TIME, INPUTS)
-    model.predict(x, verbose=0)
+    model(x)
     kept = [f64(state) for state in layer.states]
-    expected = model.predict(x, verbose=0)
+    expected = model(x)
     model.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")
     for variable, state in zip(loaded.layers[0].states, kept, strict=True):
         variable.assign(state)
-    np.testing.assert_allclose(loaded.predict(x, verbose=0), expected, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(loaded(x), expected, rtol=0, atol=1e-12)
