@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from kinds import BATCH, GRU, INPUTS, LSTM, TIME, UNITS, WRAPPERS, built, normal
+from kinds import BATCH, GRU, INPUTS, KINDS, LSTM, TIME, UNITS, WRAPPERS, built, normal
 
 
 def make(kind, use_fused, **options):
@@ -89,12 +89,19 @@ def test_layer_is_differentiable_when_only_the_call_is_compiled(kind):
         np.testing.assert_allclose(gradient, value, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-def test_second_order_is_refused_by_name(kind, compiled, weighted):
+@pytest.mark.parametrize(
+    ("kind", "mode", "weighted"),
+    [
+        *[(kind, "eager", True) for kind in KINDS],
+        *[(LSTM, "eager", False), (LSTM, "graph", False), (GRU, "graph", True), (GRU, "jit", True)],
+    ],
+    ids=str,
+)
+def test_second_order_is_refused_by_name(kind, mode, weighted):
     layer = make(kind, True)
     scale = normal(BATCH, UNITS) if weighted else np.ones((BATCH, UNITS))
 
-    @compiled
+    @WRAPPERS[mode]
     def penalty_gradient(x):
         with tf.GradientTape() as outer:
             with tf.GradientTape() as inner:
