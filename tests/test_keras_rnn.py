@@ -30,7 +30,7 @@ def test_rnn_of_a_cell_follows_masks(kind):
 
 
 @pytest.mark.parametrize("unroll", [False, True])
-def test_rnn_of_two_cells_is_two_layers(kind, use_fused, unroll):
+def test_rnn_of_two_cells_is_two_layers(kind, unroll):
     flags = dict(return_sequences=True, dtype="float64")
     cells = [kind.cell(UNITS, dtype="float64") for _ in range(2)]
     # A bare list of cells would become a stack of the default dtype policy.
@@ -39,7 +39,7 @@ def test_rnn_of_two_cells_is_two_layers(kind, use_fused, unroll):
     x = normal(*MASK.shape, INPUTS)
     built(stacked, *x.shape)
     weights = stacked.get_weights()
-    layers = [kind.layer(UNITS, use_fused=use_fused, **flags) for _ in range(2)]
+    layers = [kind.layer(UNITS, **flags) for _ in range(2)]
     outputs = x
     for k, layer in enumerate(layers):
         layer.build((None, None, outputs.shape[-1]))

@@ -38,10 +38,10 @@ def expected_weights(kind, use_bias=True, normalize=("kernel", "recurrent", "sta
 
 
 @pytest.mark.parametrize(("kind", "options"), OPTIONS, ids=str)
-def test_weights_of_a_cell_and_its_layer_follow_the_table(kind, options, use_fused):
+def test_weights_of_a_cell_and_its_layer_follow_the_table(kind, options):
     cell = kind.cell(U, **options)
     cell.build((None, D))
-    layer = kind.layer(U, use_fused=use_fused, **options)
+    layer = kind.layer(U, **options)
     layer.build((None, None, D))
     for owner in (cell, layer):
         found = [(weight.name, tuple(weight.shape)) for weight in owner.weights]
