@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from kinds import DRIVERS, GRU, INPUTS, LSTM, WRAPPERS, built, f64, normal
+from kinds import DRIVERS, GRU, INPUTS, KINDS, LSTM, PAIRS, SIMPLE, WRAPPERS, built, f64, normal
 
 UNITS, BATCH, TIME = 16, 6, 4
 INPUT, RECURRENT = "dropout", "recurrent_dropout"
@@ -65,12 +65,18 @@ def run(layer, kind, batch=BATCH, time=TIME, training=True):
 
 
 @pytest.mark.parametrize(
-    ("player", "mode", "rate"),
+    ("kind", "player", "mode", "rate"),
     [
-        *[(player, "eager", INPUT) for player in PLAYERS],
-        *[(player, "graph", RECURRENT) for player in PLAYERS],
-        *[(False, "jit", INPUT), (True, "jit", RECURRENT)],
+        *[
+            (kind, player, *how)
+            for kind in KINDS
+            for player in PLAYERS
+            for how in (("eager", INPUT), ("graph", RECURRENT))
+        ],
+        (GRU, False, "jit", INPUT),
+        (LSTM, True, "jit", RECURRENT),
     ],
+    ids=str,
 )
 def test_masks_are_new_for_each_sequence_and_constant_over_time(kind, player, mode, rate):
     layer = make(player, kind, rate)
@@ -92,21 +98,17 @@ def test_nothing_is_dropped_at_inference(kind, player):
     plain.build((None, None, UNITS))
     plain.set_weights(layer.get_weights())
     x = normal(BATCH, TIME, UNITS, dtype="float32")
+    expected = plain(x)
     for training in ({}, {"training": False}, {"training": None}):
-        np.testing.assert_allclose(layer(x, **training), plain(x), rtol=0, atol=1e-5)
-    assert not np.allclose(layer(x, training=True), plain(x))
+        np.testing.assert_allclose(layer(x, **training), expected, rtol=0, atol=1e-5)
+    assert not np.allclose(layer(x, training=True), expected)
 
 
-@pytest.mark.parametrize("rate", [INPUT, RECURRENT])
-def test_recurrent_dropout_alone_changes_the_output(kind, use_fused, rate):
-    layer = kind.layer(UNITS, **{rate: 0.5}, use_fused=use_fused)
-    x = normal(BATCH, TIME, INPUTS, dtype="float32")
-    assert not np.allclose(layer(x, training=True), layer(x, training=True))
-    np.testing.assert_array_equal(layer(x), layer(x))
-
-
-@pytest.mark.parametrize("which", [LSTM, GRU], ids=repr)
-@pytest.mark.parametrize("rate", [0.1, 0.75])
+@pytest.mark.parametrize(
+    ("which", "use_fused", "rate"),
+    [(LSTM, False, 0.1), (LSTM, True, 0.75), (GRU, False, 0.75), (GRU, True, 0.1)],
+    ids=str,
+)
 def test_dropout_keeps_the_expectation(which, use_fused, rate):
     # Without norms and with open gates of 1/2 the output is proportional to the masked input.
     layer = which.layer(UNITS, dropout=rate, normalize=(), use_fused=use_fused)
@@ -123,18 +125,21 @@ def test_dropout_keeps_the_expectation(which, use_fused, rate):
     assert is_kept.mean() == pytest.approx(1 - rate, abs=0.02)
 
 
-def test_gradient_by_dropped_inputs_is_zero(kind, use_fused):
-    layer = kind.layer(UNITS, dropout=0.5, use_fused=use_fused, return_sequences=True)
-    layer.build((None, None, UNITS))
-    scale = normal(BATCH, TIME, UNITS, dtype="float32")
-
-    def gradient(x):
+def test_both_drivers_draw_the_same_masks_and_give_the_same_gradients(kind):
+    scale, results = normal(BATCH, TIME, UNITS, dtype="float64"), []
+    rates = dict(dropout=0.5, recurrent_dropout=0.5, seed=3, name="same", dtype="float64")
+    for use_fused in DRIVERS:
+        layer = kind.layer(UNITS, use_fused=use_fused, return_sequences=True, **rates)
+        x = tf.constant(normal(BATCH, TIME, UNITS))
+        built(layer, None, None, UNITS)
         with tf.GradientTape() as tape:
             tape.watch(x)
-            loss = tf.reduce_sum(layer(x, training=True) * scale)
-        return tape.gradient(loss, x)
-
-    is_kept = np.array(gradient(tf.ones((BATCH, TIME, UNITS)))) != 0
+            outputs = layer(x, training=True)
+            loss = tf.reduce_sum(outputs * scale)
+        results.append([outputs, *tape.gradient(loss, [x, *layer.trainable_variables])])
+    for loop, fused in zip(*results, strict=True):
+        np.testing.assert_allclose(fused, loop, rtol=1e-7, atol=1e-9)
+    is_kept = np.array(results[0][1]) != 0
     assert (is_kept == is_kept[:, :1]).all()
     assert 0.25 < is_kept.mean() < 0.75
 
@@ -144,6 +149,7 @@ def drawn(kind, use_fused, name, seed=3):
     return [kept(run(layer, kind)) for _ in range(2)]
 
 
+@pytest.mark.parametrize(("kind", "use_fused"), PAIRS, ids=str)
 def test_layers_of_one_seed_draw_different_masks_and_repeat_them(kind, use_fused):
     first = drawn(kind, use_fused, "first")
     keras.utils.set_random_seed(7)
@@ -152,6 +158,7 @@ def test_layers_of_one_seed_draw_different_masks_and_repeat_them(kind, use_fused
     assert (drawn(kind, use_fused, "first", seed=4)[0] != first[0]).any(axis=(1, 2)).all()
 
 
+@pytest.mark.parametrize(("kind", "use_fused"), PAIRS, ids=str)
 def test_layers_without_a_seed_follow_the_global_one(kind, use_fused):
     masks = []
     for _ in range(2):
@@ -161,12 +168,15 @@ def test_layers_without_a_seed_follow_the_global_one(kind, use_fused):
     assert (masks[0][0][0] != masks[0][1][0]).any(axis=(1, 2)).all()
 
 
+@pytest.mark.parametrize(("kind", "use_fused"), PAIRS, ids=str)
 def test_halves_of_a_bidirectional_draw_different_masks(kind, use_fused):
     half = kind.layer(UNITS, dropout=0.5, seed=3, use_fused=use_fused, return_sequences=True)
     layer = keras.layers.Bidirectional(half)
     layer.build((None, None, UNITS))
     echo(layer.forward_layer), echo(layer.backward_layer)
-    forward, backward = np.split(np.array(layer(tf.ones((6, 3, UNITS)), training=True)), 2, -1)
+    forward, backward = np.split(
+        np.array(layer(tf.ones((BATCH, TIME, UNITS)), training=True)), 2, -1
+    )
     assert (kept(forward) != kept(backward)).any(axis=(1, 2)).all()
 
 
@@ -176,8 +186,8 @@ def constant(cell):
         weight.assign(np.full(weight.shape, "bias" in weight.name or "beta" in weight.name))
 
 
-@pytest.mark.parametrize("dropping", [0, 1])
-def test_stacked_cells_keep_their_masks_over_a_sequence(kind, traced, dropping):
+@pytest.mark.parametrize(("mode", "dropping"), [("eager", 0), ("graph", 1)])
+def test_stacked_cells_keep_their_masks_over_a_sequence(kind, mode, dropping):
     cells = [kind.cell(UNITS, "linear"), kind.cell(UNITS, "linear")]
     cells[dropping] = cell_of(kind)
     layer = keras.layers.RNN(cells, return_sequences=True)
@@ -188,7 +198,7 @@ def test_stacked_cells_keep_their_masks_over_a_sequence(kind, traced, dropping):
         echo(cells[0])
     else:
         constant(cells[0])
-    call = traced(lambda x: layer(x, training=True))
+    call = WRAPPERS[mode](lambda x: layer(x, training=True))
     masks = [kept(call(tf.ones((BATCH, TIME, UNITS)))) for _ in range(2)]
     for mask in masks:
         assert (mask == mask[:, :1]).all()
@@ -211,13 +221,16 @@ class Wrapper(keras.layers.Layer):
         return self.cell(inputs, states, training=training)
 
 
-def test_a_wrapped_cell_draws_anew_at_each_step(kind, traced):
+@pytest.mark.parametrize(
+    ("kind", "mode"), [(SIMPLE, "eager"), (LSTM, "graph"), (GRU, "graph")], ids=str
+)
+def test_a_wrapped_cell_draws_anew_at_each_step(kind, mode):
     cell = cell_of(kind)
     layer = keras.layers.RNN(Wrapper(cell), return_sequences=True)
     layer.build((None, None, UNITS))
     echo(cell)
     x = tf.ones((BATCH, TIME, UNITS))
-    call = traced(lambda x: layer(x, training=True))
+    call = WRAPPERS[mode](lambda x: layer(x, training=True))
     first, second = np.array(call(x)) > 0, np.array(call(x)) > 0
     assert (first != second).any(axis=(1, 2)).all()
     assert (first[:, 1:] != first[:, :-1]).any(axis=2).all()
@@ -238,12 +251,13 @@ def test_no_tensor_of_a_graph_is_left_in_a_cell(kind):
     def call(x):
         return cell(x, cell.get_initial_state(len(x)), training=True)[0]
 
-    for batch in (3, 2):
-        for function in WRAPPERS.values():
-            assert function(call)(tf.ones((batch, UNITS))).shape == (batch, UNITS)
+    for mode, batch in (("graph", 3), ("eager", 2), ("jit", 3), ("eager", 3)):
+        assert WRAPPERS[mode](call)(tf.ones((batch, UNITS))).shape == (batch, UNITS)
 
 
-@pytest.mark.parametrize("player", PLAYERS)
+@pytest.mark.parametrize(
+    ("kind", "player"), [(SIMPLE, "rnn"), (LSTM, False), (LSTM, True), (GRU, "rnn")], ids=str
+)
 def test_no_tensor_of_a_graph_is_left_in_a_layer(kind, player):
     layer = make(player, kind, INPUT, recurrent_dropout=0.5)
     cell = layer.cell
@@ -256,6 +270,7 @@ def test_no_tensor_of_a_graph_is_left_in_a_layer(kind, player):
         cell(tf.ones((batch + 1, UNITS)), cell.get_initial_state(batch + 1), training=True)
 
 
+@pytest.mark.parametrize(("kind", "use_fused"), PAIRS, ids=str)
 def test_masked_sequences_keep_their_dropout_mask(kind, use_fused):
     layer = make(use_fused, kind)
     valid = np.array([[1, 0, 1, 1], [1, 1, 0, 1]], bool)
@@ -263,6 +278,7 @@ def test_masked_sequences_keep_their_dropout_mask(kind, use_fused):
     assert (mask == mask[:, :1]).all()
 
 
+@pytest.mark.parametrize(("kind", "use_fused"), [(LSTM, True), (GRU, False)], ids=str)
 def test_a_seeded_run_of_training_repeats(kind, use_fused):
     x = normal(8, TIME, INPUTS, dtype="float32")
 
