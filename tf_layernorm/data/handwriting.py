@@ -79,7 +79,7 @@ def load(
 
     >>> from tf_layernorm.data.handwriting import load
     >>> data = load(synthetic_lines=20)
-    >>> data.source.split(":")[0], len(data.alphabet), data.train[0].offsets.shape[1]
+    >>> data.source.split(",")[0], len(data.alphabet), data.train[0].offsets.shape[1]
     ('synthetic lines', 57, 2)
     """
     from tf_layernorm.data import pen_lines, unipen_lines
@@ -183,12 +183,12 @@ def batches(
             f"{len(lines)} lines make no batch. "
             f"Received: batch_size={batch_size}, lengths={tuple(lengths)}"
         )
-    points = tf.ragged.stack([standardise(line, mean, std) for line in lines])
-    codes = tf.ragged.stack([encode(line.text, alphabet) for line in lines])
+    points = _ragged([standardise(line, mean, std) for line in lines])
+    codes = _ragged([encode(line.text, alphabet) for line in lines])
     longest = max(len(line.text) for line in lines)
 
     def example(i: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        line, code = points[i].to_tensor(shape=(None, 3)), codes[i]
+        line, code = points[i], codes[i]
         steps = tf.concat([line[:-1], line[1:]], axis=1)
         padding = [[0, longest - tf.shape(code)[0]]]
         code = tf.ensure_shape(tf.pad(code, padding, constant_values=-1), [longest])
@@ -224,3 +224,7 @@ def batches(
     options = tf.data.Options()
     options.autotune.enabled = False
     return dataset.prefetch(2).with_options(options)
+
+
+def _ragged(rows: list[np.ndarray]) -> tf.RaggedTensor:
+    return tf.RaggedTensor.from_row_lengths(np.concatenate(rows), [len(row) for row in rows])

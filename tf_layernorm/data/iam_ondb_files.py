@@ -130,9 +130,13 @@ def _packed(place: Path) -> Iterator[tuple[str, bytes]]:
                 content = archive.extractfile(member) if member.isfile() else None
                 if content is not None:
                     yield f"{place}/{member.name}", content.read()
+            # The check sum stands behind the last member.
+            while archive.fileobj is not None and archive.fileobj.read(2**20):
+                pass
     except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
+        reason = " ".join(str(error).split())
         raise ValueError(
-            f"Expected a whole .tar.gz archive; this one is cut off or damaged ({error}). "
+            f"Expected a whole .tar.gz archive; this one is cut off or damaged ({reason}). "
             f"Received: {str(place)!r}"
         ) from error
 

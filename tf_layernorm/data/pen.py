@@ -10,7 +10,7 @@ import numpy as np
 # Graves' 57: all else, digits first, is one generic symbol. His choice of punctuation is unknown.
 UNKNOWN = "\N{REPLACEMENT CHARACTER}"
 ALPHABET = (UNKNOWN, *" .,'", *"ABCDEFGHIJKLMNOPQRSTUVWXYZ", *"abcdefghijklmnopqrstuvwxyz")
-MARGIN = 8  # characters kept beyond the share of a cut line, since letters take unequal time
+MARGIN = 8  # characters; in synthetic lines the share of the points is off by up to 4
 
 
 @dataclass(frozen=True)

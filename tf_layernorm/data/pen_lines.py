@@ -9,7 +9,6 @@ import numpy as np
 
 from tf_layernorm.data.pen import Line
 
-LINES_PER_WRITER = 20
 TEXT = "northanger_abbey.txt"
 # The dot of i and j comes first in the fonts, the bar of these last; a pen draws both last.
 DOTTED, CROSSED = "ij", "ftx"
@@ -56,11 +55,17 @@ class Writer:
         )
 
 
+def lines_per_writer(count: int) -> int:
+    """Twenty, or fewer where that makes less than twenty writers."""
+    return max(1, min(20, count // 20))
+
+
 def describe(count: int, seed: int) -> str:
     """What `draw_lines` makes, for people."""
     return (
-        f"synthetic lines: {count} sentences of Jane Austen drawn with Hershey's single-stroke "
-        f"fonts, {LINES_PER_WRITER} a made-up writer, seed {seed}; nobody wrote them"
+        f"synthetic lines, which nobody wrote: {count:,} pieces of a novel by Jane Austen drawn "
+        f"with Hershey's single-stroke fonts, {lines_per_writer(count)} a made-up writer, "
+        f"seed {seed}"
     )
 
 
@@ -82,11 +87,11 @@ def draw_lines(count: int, seed: int = 0) -> list[Line]:
     ('synthetic-0', 2, True)
     """
     rng = np.random.default_rng(seed)
-    words = _words()
+    words, each = _words(), lines_per_writer(count)
     lines = []
     for i in range(count):
-        if i % LINES_PER_WRITER == 0:
-            writer = Writer.random(f"synthetic-{i // LINES_PER_WRITER}", rng)
+        if i % each == 0:
+            writer = Writer.random(f"synthetic-{i // each}", rng)
         lines.append(write(_cut_out(words, rng), writer, rng))
     return lines
 

@@ -32,8 +32,11 @@ def read(folder: str | Path) -> tuple[str, list[Line], dict[str, float]]:
     """
     path = Path(folder) / FILE
     try:
-        with np.load(path) as archive:
+        # `np.load` of a path leaves the file open where it isn't an archive.
+        with path.open("rb") as file, np.load(file) as archive:
             arrays = {key: archive[key] for key in KEYS}
+        if arrays["dxdy"].shape != (arrays["offsets"][-1], 2):
+            raise ValueError("offsets don't end where dxdy does")
     except (KeyError, ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(
             f"Expected an .npz file with the arrays {', '.join(KEYS)} ({error}). "
