@@ -17,7 +17,9 @@ def build_parser() -> argparse.ArgumentParser:
         description="Runs an experiment of the paper. Interrupted (Ctrl-C), the same command "
         "resumes it; finished, the same command prints its table again.",
     )
-    run.add_argument("name", help="the experiment: mnist (section 6.6) or draw (6.4)")
+    run.add_argument(
+        "name", help="the experiment: mnist (section 6.6), draw (6.4), handwriting (6.5)"
+    )
     run.add_argument("--preset", default="small", help="paper, small (default) or smoke")
     run.add_argument(
         "--norm",
@@ -52,6 +54,28 @@ def build_parser() -> argparse.ArgumentParser:
     draw.add_argument("--out", default="digits.png", metavar="PNG", help="default: digits.png")
     draw.add_argument("--count", type=int, default=64, metavar="N", help="digits (default: 64)")
     draw.add_argument("--seed", type=int, default=1, metavar="N", help="of the noise (default: 1)")
+    write = commands.add_parser(
+        "write",
+        help="write a text by hand with a network of `run handwriting`",
+        description="Writes a text with a trained network, several times, into a picture.",
+    )
+    write.add_argument("text", help="what to write")
+    write.add_argument("--model", required=True, metavar="DIR", help="folder of one curve of a run")
+    write.add_argument(
+        "--bias",
+        type=float,
+        default=0.5,
+        help="0: as various as the network is; the larger, the more regular (default: 0.5)",
+    )
+    write.add_argument("--seed", type=int, default=1, metavar="N", help="(default: 1)")
+    write.add_argument("--count", type=int, default=3, metavar="N", help="lines (default: 3)")
+    write.add_argument(
+        "--prime",
+        metavar="NPZ",
+        help="go on in the style of this line: an .npz file of `offsets` (T, 2), y upwards, "
+        "`end_of_stroke` (T,) and `text`",
+    )
+    write.add_argument("--out", default="page.png", metavar="PNG", help="default: page.png")
     commands.add_parser(
         "table1",
         help="compute Table 1 of the paper: what each normalisation is invariant to",
@@ -83,6 +107,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
             paths = draw_pictures.draw(options.pop("model"), options.pop("out"), **options)
             print("\n".join(map(str, paths)))
+            return 0
+        if command == "write":
+            from tf_layernorm.experiments.writing import write_page
+
+            print(write_page(**options))
             return 0
         from tf_layernorm.experiments import runner
 

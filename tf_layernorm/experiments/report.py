@@ -191,13 +191,17 @@ def _verdicts(experiment: Any, summary: dict[str, Any]) -> list[str]:
 
 
 def draw(experiment: Any, curves: Curves, summary: dict[str, Any], path: Path) -> None:
-    """The experiment's `PANELS` over epochs, a column a variant: mean and range over seeds."""
+    """The experiment's `PANELS` over epochs, or over its `AXIS`: mean and range over seeds.
+
+    Each variant has a column.
+    """
     from matplotlib.figure import Figure as Canvas
     from matplotlib.ticker import MaxNLocator
     from PIL import Image
 
     variants = list(dict.fromkeys(row["variant"] for row in summary["results"]))
     panels = experiment.PANELS
+    axis = getattr(experiment, "AXIS", Figure("epoch", "epoch"))
     if not variants:
         return
     canvas = Canvas(figsize=(4.6 * len(variants), 3.1 * len(panels)), layout="constrained")
@@ -205,27 +209,30 @@ def draw(experiment: Any, curves: Curves, summary: dict[str, Any], path: Path) -
     for row in summary["results"]:
         column = variants.index(row["variant"])
         seeds = curves[row["variant"], row["norm"]]
-        epochs = np.arange(1, row["epoch"] + 1)
+        x = [r[axis.key] for r in seeds[row["seeds"][0]][: row["epoch"]]]
         for figure, ax in zip(panels, axes[:, column]):
             values = np.array(
                 [[r[figure.key] for r in seeds[s][: row["epoch"]]] for s in row["seeds"]]
             )
             values *= figure.scale
             colour = COLOURS[row["norm"]]
-            ax.plot(epochs, values.mean(0), color=colour, label=NAMES[row["norm"]], lw=1.5)
-            ax.fill_between(epochs, values.min(0), values.max(0), color=colour, alpha=0.25, lw=0)
+            ax.plot(x, values.mean(0), color=colour, label=NAMES[row["norm"]], lw=1.5)
+            ax.fill_between(x, values.min(0), values.max(0), color=colour, alpha=0.25, lw=0)
     for i, figure in enumerate(panels):
         axes[i, 0].set_ylabel(figure.label)
         if figure.log:
             axes[i, 0].set_yscale("log")
         for ax in axes[i]:
             ax.grid(alpha=0.3)
-            ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+            if axis.log:
+                ax.set_xscale("log")
+            else:
+                ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     for column, variant in enumerate(variants):
         count = max(len(r["seeds"]) for r in summary["results"] if r["variant"] == variant)
         seeds_text = "1 seed" if count == 1 else f"mean and range of {count} seeds"
         axes[0, column].set_title(f"{experiment.title(variant)} ({seeds_text})")
-        axes[-1, column].set_xlabel("epoch")
+        axes[-1, column].set_xlabel(axis.label)
     axes[0, 0].legend()
     canvas.suptitle(f"{experiment.HEADLINE}\n{summary['data']}", fontsize="medium", wrap=True)
     canvas.savefig(path, dpi=100)

@@ -11,7 +11,8 @@ An experiment is a module with
   model by `training.train`;
 * `FIGURES` and `PANELS`, what the report's table and picture show, with `HEADLINE`, `NOTE`,
   `title(variant)`, and `PAPER`, what the paper says; `RACE`, where the paper claims speed: the
-  figure by which the report tells how soon each norm reaches the best without any.
+  figure by which the report tells how soon each norm reaches the best without any; `AXIS`, where
+  the picture's x axis isn't the epoch: a figure that every epoch logs.
 """
 
 import dataclasses
@@ -30,7 +31,7 @@ from tf_layernorm.experiments import report
 from tf_layernorm.experiments.strategies import described, make_strategy
 from tf_layernorm.experiments.training import read_metrics
 
-EXPERIMENTS = ("mnist", "draw")
+EXPERIMENTS = ("mnist", "draw", "handwriting")
 SUMMARY, CURVES = "summary.json", "curves"
 
 
