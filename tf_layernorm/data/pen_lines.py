@@ -1,4 +1,8 @@
-"""Synthetic handwriting: text drawn with single-stroke fonts by made-up writers."""
+"""Synthetic handwriting: text drawn with single-stroke fonts by made-up writers.
+
+The fonts were created by A. V. Hershey at the U.S. National Bureau of Standards; James Hurt made
+the format in which the package Hershey-Fonts brings them.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -70,7 +74,7 @@ def describe(count: int, seed: int) -> str:
 
 
 def draw_lines(count: int, seed: int = 0) -> list[Line]:
-    """Draws lines of 10 to 40 characters, the same for the same arguments.
+    """Draws lines of at most 39 characters, the same for the same arguments.
 
     Args:
         count: Number of lines.
