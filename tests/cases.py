@@ -31,11 +31,14 @@ CELL = dict(
     epsilon=1e-3,
     dropout=0.1,
     recurrent_dropout=0.2,
+    zoneout=0.3,
+    learn_initial_state=True,
     seed=7,
     **weight_arguments("kernel", "recurrent", "bias", "gamma"),
 )
 LSTM_CELL = dict(
     CELL,
+    zoneout=[0.05, 0.5],
     recurrent_activation="hard_sigmoid",
     unit_forget_bias=False,
     normalize=["kernel", "state"],
@@ -93,15 +96,16 @@ DENSE_OFF = dict(
     **weight_arguments("kernel", "bias", "gamma"),
 )
 UNITS_OF = dict(units=UNITS, activation="sigmoid", epsilon=1e-3)
+RECURRENT = dict(UNITS_OF, zoneout=0.3, learn_initial_state=True)
 CASES = (
     Case(tfln.LayerNorm, LN_OFF, dict(axis=(2, 3), epsilon=1e-3), (None, INPUTS, 2)),
     Case(tfln.LNDense, DENSE_OFF, UNITS_OF),
     *[
-        Case(kind.cell, off, UNITS_OF)
+        Case(kind.cell, off, RECURRENT)
         for kind, off in zip(KINDS, (CELL, LSTM_CELL, GRU_CELL), strict=True)
     ],
     *[
-        Case(kind.layer, {**off, **SEQUENCE}, {**UNITS_OF, "return_sequences": True})
+        Case(kind.layer, {**off, **SEQUENCE}, {**RECURRENT, "return_sequences": True})
         for kind, off in zip(KINDS, (CELL, LSTM_CELL, GRU_CELL), strict=True)
     ],
 )

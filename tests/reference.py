@@ -154,9 +154,11 @@ def sequence(
     *,
     zero_output_for_mask=False,
     go_backwards=False,
+    shares=None,
 ) -> Result:
     """Keras' loop. A masked step repeats the output (zeros before the first) and the state.
 
+    `shares` is zoneout: for each state, [B, T, U], how much of the new one is taken.
     The rows that a mask leaves out are not computed at all, so nothing of them can get through.
     """
     batch, time = x.shape[:2]
@@ -164,6 +166,7 @@ def sequence(
     mask = np.ones((batch, time), bool) if mask is None else np.asarray(mask)
     if go_backwards:
         x, mask = x[:, ::-1], mask[:, ::-1]
+        shares = shares and [share[:, ::-1] for share in shares]
     if states is None:
         states = [np.zeros((batch, units)) for _ in range(cell.n_states)]
     states = [np.array(state, "float64") for state in states]
@@ -171,6 +174,10 @@ def sequence(
     for t in range(time):
         rows = mask[:, t]
         new, new_states = cell.step(x[rows, t], [state[rows] for state in states], weights)
+        if shares is not None:
+            triples = zip(new_states, states, (share[rows, t] for share in shares))
+            new_states = [s * value + (1 - s) * state[rows] for value, state, s in triples]
+            new = new_states[0]
         output = np.zeros_like(output) if zero_output_for_mask else output.copy()
         output[rows] = new
         for state, value in zip(states, new_states):

@@ -19,6 +19,7 @@ from tf_layernorm._arguments import (
     show_parameters,
 )
 from tf_layernorm.normalization import at_least_float32, layer_norm
+from tf_layernorm.recurrent.zoneout import check_zoneout, zone_out
 
 # `keras.layers.RNN` draws dropout masks once a sequence for subclasses of this class alone, which
 # Keras doesn't export by name.
@@ -85,6 +86,8 @@ class LNCell(ArgumentsMixin, _DropoutRNNCell, keras.layers.Layer):
         gamma_constraint: Any = None,
         dropout: float = 0.0,
         recurrent_dropout: float = 0.0,
+        zoneout: float | Sequence[float] = 0.0,
+        learn_initial_state: bool = False,
         seed: int | None = None,
         **kwargs: Any,
     ) -> None:
@@ -94,6 +97,7 @@ class LNCell(ArgumentsMixin, _DropoutRNNCell, keras.layers.Layer):
         epsilon = check_epsilon(epsilon, self.compute_dtype)
         dropout = check_rate("dropout", dropout)
         recurrent_dropout = check_rate("recurrent_dropout", recurrent_dropout)
+        self.zoneout_rates = check_zoneout(zoneout, self.n_states)
         self._set_arguments(locals())
         self.state_size = units if self.n_states == 1 else [units] * self.n_states
         self.output_size = units
@@ -137,8 +141,13 @@ class LNCell(ArgumentsMixin, _DropoutRNNCell, keras.layers.Layer):
     def build(self, input_shape: Shape) -> None:
         features = check_shape(self, input_shape, 2)
         self._build_weights(features)
+        if self.learn_initial_state:
+            self.initial_weights = [
+                self.add_weight(name=name, shape=(self.units,), initializer="zeros", autocast=False)
+                for name in ("initial_h", "initial_c")[: self.n_states]
+            ]
         self.seed_generator = None
-        if self.dropout or self.recurrent_dropout:
+        if self.dropout or self.recurrent_dropout or self.zoneout_rates:
             # The path makes two layers of one seed differ, and a rerun of one script repeat.
             seed = None if self.seed is None else zlib.crc32(f"{self.path}:{self.seed}".encode())
             self.seed_generator = keras.random.SeedGenerator(seed)
@@ -151,7 +160,11 @@ class LNCell(ArgumentsMixin, _DropoutRNNCell, keras.layers.Layer):
         nested = isinstance(states, (list, tuple))
         given = list(states) if nested else [states]
         inputs = ops.cast(inputs, self.compute_dtype)
-        recurrent_mask = None
+        recurrent_mask = share = None
+        if self.zoneout_rates:
+            # Behind the inputs a sequence layer's loop hands in what it has drawn for the step.
+            inputs, share = ops.split(inputs, [self.kernel.shape[0]], axis=-1)
+            share = share if share.shape[-1] else self.new_share(ops.shape(inputs)[:1], training)
         if training and self.dropout:
             mask = self._dropout_mask
             inputs = inputs * (self.draw_dropout_mask(inputs) if mask is None else mask)
@@ -161,18 +174,44 @@ class LNCell(ArgumentsMixin, _DropoutRNNCell, keras.layers.Layer):
         weights = self.step_weights()
         states = [ops.cast(s, d) for s, d in zip(given, self.state_dtypes, strict=True)]
         new = self.step(self.input_part(inputs, weights), states, weights, recurrent_mask)
+        if share is not None:
+            new = zone_out(new, states, share)
         # Carried as they came: `keras.layers.RNN` gives every state in the compute dtype.
         new = [ops.cast(state, old.dtype) for state, old in zip(new, given, strict=True)]
         return ops.cast(new[0], self.compute_dtype), new if nested else new[0]
 
     def get_initial_state(self, batch_size: Any = None) -> list[Tensor]:
-        """Zeros, one tensor of shape `(batch_size, units)` a state."""
+        """Zeros or what is learned, one tensor of shape `(batch_size, units)` a state."""
         if batch_size is None:
             raise ValueError(
                 "`get_initial_state` needs the batch size, an integer or a scalar tensor. "
                 "Received: batch_size=None"
             )
-        return [ops.zeros((batch_size, self.units), dtype=dtype) for dtype in self.state_dtypes]
+        shape, dtypes = (batch_size, self.units), self.state_dtypes
+        if not self.learn_initial_state:
+            return [ops.zeros(shape, dtype=dtype) for dtype in dtypes]
+        if not self.built:
+            raise ValueError(
+                "Only a built cell can tell the initial state that it learns. Received: built=False"
+            )
+        learned = zip(self.initial_weights, dtypes, strict=True)
+        return [ops.broadcast_to(ops.cast(weight, dtype), shape) for weight, dtype in learned]
+
+    def check_states(self, name: str, states: Any, shape: Any) -> list[Tensor]:
+        """One tensor a state in its dtype, or an error: another shape could be broadcast."""
+        states = list(states) if isinstance(states, (list, tuple)) else [states]
+        dtypes = self.state_dtypes
+        if len(states) != len(dtypes):
+            raise ValueError(
+                f"`{name}` must hold {len(dtypes)} tensors. Received: {len(states)} tensors"
+            )
+        states = [ops.cast(state, dtype) for state, dtype in zip(states, dtypes, strict=True)]
+        if not all(shape.is_compatible_with(state.shape) for state in states):
+            raise ValueError(
+                f"`{name}` must hold tensors of shape {shape}. "
+                f"Received: shapes {[tuple(state.shape) for state in states]}"
+            )
+        return states
 
     def draw_dropout_mask(self, inputs: Tensor) -> Tensor:
         """A mask for one step's inputs of shape `(batch, features)`."""
@@ -181,6 +220,15 @@ class LNCell(ArgumentsMixin, _DropoutRNNCell, keras.layers.Layer):
     def draw_recurrent_mask(self, state: Tensor) -> Tensor:
         """A mask for the recurrent product's state of shape `(batch, units)`."""
         return self._draw(ops.cast(state, self.compute_dtype), self.recurrent_dropout)
+
+    def new_share(self, shape: Any, training: bool) -> Tensor:
+        """What zoneout takes of each new state, `(*shape, units)` each, side by side."""
+        ones = ops.ones((*shape, self.units), at_least_float32(self.compute_dtype))
+        shares = [
+            ops.sign(self._draw(ones, rate)) if training else (1 - rate) * ones
+            for rate in self.zoneout_rates
+        ]
+        return ops.concatenate(shares, axis=-1)
 
     def _draw(self, like: Tensor, rate: float) -> Tensor:
         ones, replica = ops.ones_like(like), tf.distribute.get_replica_context()

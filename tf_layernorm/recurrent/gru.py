@@ -91,15 +91,21 @@ class LNGRUCell(LNCell):
         dropout: Rate for the inputs, one mask for all three products. Defaults to `0`.
         recurrent_dropout: Rate for h in the products with it, one mask for all three. Defaults to
             `0`.
-        seed: Integer seed of the dropout masks. Defaults to `None`.
+        zoneout: Rate at which units keep their previous state instead of taking the new one,
+            drawn for each unit and step; at inference the two are mixed in proportion (Krueger et
+            al., 2016). Defaults to `0`.
+        learn_initial_state: Whether the state to start from, zeros at first, is trained; no layer
+            with it can be stateful. From zeros its first gradients are up to
+            `1 / sqrt(epsilon)` times as large. Defaults to `False`.
+        seed: Integer seed of the masks. Defaults to `None`.
         **kwargs: The `_regularizer` and `_constraint` of `kernel`, `recurrent`, `bias` and `gamma`;
             `name`, `dtype` and so on of `keras.layers.Layer`.
 
     Call arguments:
         inputs: `(batch, features)`.
         states: h, or `[h]`, of shape `(batch, units)`.
-        training: Whether to apply dropout. In `keras.layers.RNN` the masks are constant over a
-            sequence; called by hand, each step draws its own.
+        training: Whether to apply dropout and zoneout. In `keras.layers.RNN` the dropout masks are
+            constant over a sequence; called by hand, each step draws its own.
 
     Returns:
         `(h, [h])`, or `(h, h)` if `states` is a tensor.
@@ -110,6 +116,7 @@ class LNGRUCell(LNCell):
         bias: `(3 * units,)`, if `use_bias`: b and b_c.
         recurrent_bias: `(units,)`, if `use_bias`: b_r.
         kernel_gamma, recurrent_gamma: `(3 * units,)` each, if in `normalize`.
+        initial_h: `(units,)`, if `learn_initial_state`.
 
     Raises:
         ValueError: If an argument is out of its range.
@@ -123,6 +130,7 @@ class LNGRUCell(LNCell):
 
     References:
         [Ba, Kiros, Hinton, 2016](https://arxiv.org/abs/1607.06450), eq. (26)-(28).
+        [Krueger et al., 2016](https://arxiv.org/abs/1606.01305), zoneout.
     """
 
     def __init__(

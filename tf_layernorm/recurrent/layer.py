@@ -76,6 +76,13 @@ class LNRNN(keras.layers.RNN):
         self._check_unroll(sequences_shape[1])
         if not self.cell.built:
             self.cell.build((sequences_shape[0], features))
+        if self.cell.zoneout_rates:
+            self.cell.input_spec = None  # this layer's loop hands in masks behind the inputs
+        if self.stateful and self.cell.learn_initial_state:
+            raise ValueError(
+                "No gradient reaches an initial state through the states that a layer has stored. "
+                "Received: stateful=True, learn_initial_state=True"
+            )
         if self.stateful and self.states is None:
             if sequences_shape[0] is None:
                 raise ValueError(
@@ -106,27 +113,11 @@ class LNRNN(keras.layers.RNN):
             return
         if states is None:
             states = self.get_initial_state(self.states[0].shape[0])
-        self._store(self._check_states("states", states, self.states[0].shape))
+        self._store(self.cell.check_states("states", states, self.states[0].shape))
 
     def _store(self, states: list[Tensor]) -> None:
         for variable, state in zip(self.states, states, strict=True):
             variable.assign(ops.cast(state, variable.dtype.name))
-
-    def _check_states(self, name: str, states: Any, shape: Any) -> list[Tensor]:
-        """One tensor a state in its dtype, or an error: another shape could be broadcast."""
-        states = list(states) if isinstance(states, (list, tuple)) else [states]
-        dtypes = self.cell.state_dtypes
-        if len(states) != len(dtypes):
-            raise ValueError(
-                f"`{name}` must hold {len(dtypes)} tensors. Received: {len(states)} tensors"
-            )
-        states = [ops.cast(state, dtype) for state, dtype in zip(states, dtypes, strict=True)]
-        if not all(shape.is_compatible_with(state.shape) for state in states):
-            raise ValueError(
-                f"`{name}` must hold tensors of shape {shape}. "
-                f"Received: shapes {[tuple(state.shape) for state in states]}"
-            )
-        return states
 
     def call(
         self,
@@ -171,19 +162,23 @@ class LNRNN(keras.layers.RNN):
                 f"Received: batch size {sequences.shape[0]}"
             )
         shape = tf.TensorShape([sequences.shape[0], self.cell.units])
-        return self._check_states("initial_state", initial_state, shape)
+        return self.cell.check_states("initial_state", initial_state, shape)
 
     def _fused_loop(
         self, sequences: Tensor, states: list[Tensor], mask: Tensor | None, training: bool
     ) -> tuple[Tensor | None, list[Tensor]]:
-        cell, recurrent_mask = self.cell, None
+        cell, recurrent_mask, share = self.cell, None, None
+        if cell.zoneout_rates:
+            batch, steps, _ = ops.shape(sequences)
+            share = cell.new_share((batch if training else 1, steps), training)
         if training and cell.dropout:
             sequences *= cell.draw_dropout_mask(sequences[:, :1])
         if training and cell.recurrent_dropout:
             recurrent_mask = cell.draw_recurrent_mask(states[0])
         if self.go_backwards:
-            sequences = tf.reverse(sequences, axis=[1])
-            mask = None if mask is None else tf.reverse(mask, axis=[1])
+            sequences, mask, share = (
+                None if v is None else tf.reverse(v, axis=[1]) for v in (sequences, mask, share)
+            )
         outputs, states = recurrence(
             cell.recurrence(),
             sequences,
@@ -191,6 +186,7 @@ class LNRNN(keras.layers.RNN):
             cell.step_weights(),
             mask,
             recurrent_mask,
+            share,
             return_sequences=self.return_sequences,
             training=bool(training),
             # Keras gives no sign that a trace is an export, which must run where no XLA is.
@@ -204,7 +200,10 @@ class LNRNN(keras.layers.RNN):
     def _keras_loop(
         self, sequences: Tensor, states: list[Tensor], mask: Tensor | None, training: bool
     ) -> tuple[Tensor, list[Tensor]]:
-        may_be_empty = not sequences.shape[1]
+        features, may_be_empty = sequences.shape[2], not sequences.shape[1]
+        if training and self.cell.zoneout_rates:
+            share = self.cell.new_share(ops.shape(sequences)[:2], training)
+            sequences = tf.concat([sequences, tf.cast(share, sequences.dtype)], axis=2)
         if may_be_empty:
             # Keras' loop evaluates step 0, so one masked step is put where it is read last.
             if mask is None:
@@ -213,7 +212,7 @@ class LNRNN(keras.layers.RNN):
             sequences = tf.pad(sequences, [[0, 0], [before, after], [0, 0]])
             mask = tf.pad(mask, [[0, 0], [before, after]])
         if training:
-            self.cell.get_dropout_mask(sequences[:, 0])
+            self.cell.get_dropout_mask(sequences[:, 0, :features])
             self.cell.get_recurrent_dropout_mask(states[0])
         try:
             _, outputs, states = self.inner_loop(sequences, states, mask, training)

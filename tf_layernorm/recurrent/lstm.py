@@ -86,15 +86,21 @@ class LNLSTMCell(LNCell):
         beta_initializer: Defaults to `"zeros"`.
         dropout: Rate for the inputs, one mask for the four gates. Defaults to `0`.
         recurrent_dropout: Rate for h in W_h h, one mask for the four gates. Defaults to `0`.
-        seed: Integer seed of the dropout masks. Defaults to `None`.
+        zoneout: Rate at which units keep their previous state instead of taking the new one,
+            drawn for each unit and step; at inference the two are mixed in proportion (Krueger et
+            al., 2016). A pair is for h and c. Defaults to `0`.
+        learn_initial_state: Whether the state to start from, zeros at first, is trained; no layer
+            with it can be stateful. From zeros its first gradients are up to
+            `1 / sqrt(epsilon)` times as large. Defaults to `False`.
+        seed: Integer seed of the masks. Defaults to `None`.
         **kwargs: The `_regularizer` and `_constraint` of `kernel`, `recurrent`, `bias`, `gamma` and
             `beta`; `name`, `dtype` and so on of `keras.layers.Layer`.
 
     Call arguments:
         inputs: `(batch, features)`.
         states: `[h, c]`, each `(batch, units)`.
-        training: Whether to apply dropout. In `keras.layers.RNN` the masks are constant over a
-            sequence; called by hand, each step draws its own.
+        training: Whether to apply dropout and zoneout. In `keras.layers.RNN` the dropout masks are
+            constant over a sequence; called by hand, each step draws its own.
 
     Returns:
         `(h, [h, c])`. The statistics and c are computed in at least float32; c is returned in the
@@ -106,6 +112,7 @@ class LNLSTMCell(LNCell):
         bias: `(4 * units,)`, if `use_bias`.
         kernel_gamma, recurrent_gamma: `(4 * units,)` each, if in `normalize`.
         state_gamma, state_beta: `(units,)` each, if `"state"` is in `normalize`.
+        initial_h, initial_c: `(units,)` each, if `learn_initial_state`.
 
     Raises:
         ValueError: If an argument is out of its range.
@@ -120,6 +127,7 @@ class LNLSTMCell(LNCell):
 
     References:
         [Ba, Kiros, Hinton, 2016](https://arxiv.org/abs/1607.06450), eq. (20)-(22), (29)-(31).
+        [Krueger et al., 2016](https://arxiv.org/abs/1606.01305), zoneout.
     """
 
     n_states = 2
@@ -228,10 +236,11 @@ class LNLSTM(LNRNN):
 
     Call arguments:
         sequences: `(batch, timesteps, features)`.
-        initial_state: `[h, c]`, each `(batch, units)`. Defaults to zeros, or the stored states.
+        initial_state: `[h, c]`, each `(batch, units)`. Defaults to the stored or learned states,
+            or zeros.
         mask: Boolean `(batch, timesteps)`, False where a step is to be skipped. Defaults to the
             mask that Keras attached to `sequences`, also beside an `initial_state`.
-        training: Whether to apply dropout.
+        training: Whether to apply dropout and zoneout.
         sequences_mask: Where Keras hands in the implicit mask beside an `initial_state`.
 
     Output shape:

@@ -54,15 +54,20 @@ class LNSimpleRNNCell(LNCell):
         gamma_initializer: Defaults to `"ones"`.
         dropout: Rate for the inputs. Defaults to `0`.
         recurrent_dropout: Rate for h in W_h h. Defaults to `0`.
-        seed: Integer seed of the dropout masks. Defaults to `None`.
+        zoneout: Rate at which units keep their previous state instead of taking the new one,
+            drawn for each unit and step; at inference the two are mixed in proportion (Krueger et
+            al., 2016). Defaults to `0`.
+        learn_initial_state: Whether the state to start from, zeros at first, is trained; no layer
+            with it can be stateful. Defaults to `False`.
+        seed: Integer seed of the masks. Defaults to `None`.
         **kwargs: The `_regularizer` and `_constraint` of `kernel`, `recurrent`, `bias` and `gamma`;
             `name`, `dtype` and so on of `keras.layers.Layer`.
 
     Call arguments:
         inputs: `(batch, features)`.
         states: h, or `[h]`, of shape `(batch, units)`.
-        training: Whether to apply dropout. In `keras.layers.RNN` the masks are constant over a
-            sequence; called by hand, each step draws its own.
+        training: Whether to apply dropout and zoneout. In `keras.layers.RNN` the dropout masks are
+            constant over a sequence; called by hand, each step draws its own.
 
     Returns:
         `(h, [h])`, or `(h, h)` if `states` is a tensor.
@@ -72,6 +77,7 @@ class LNSimpleRNNCell(LNCell):
         recurrent_kernel: `(units, units)`.
         bias: `(units,)`, if `use_bias`.
         gamma: `(units,)`.
+        initial_h: `(units,)`, if `learn_initial_state`.
 
     Raises:
         ValueError: If an argument is out of its range.
@@ -85,6 +91,7 @@ class LNSimpleRNNCell(LNCell):
 
     References:
         [Ba, Kiros, Hinton, 2016](https://arxiv.org/abs/1607.06450), eq. (4).
+        [Krueger et al., 2016](https://arxiv.org/abs/1606.01305), zoneout.
     """
 
     def _build_weights(self, features: int) -> None:

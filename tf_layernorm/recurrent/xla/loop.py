@@ -80,5 +80,9 @@ def time_major_mask(mask: Tensor | None) -> Tensor | None:
     return None if mask is None else at_least_one_step(tf.transpose(mask)[:, :, None])  # [T, B, 1]
 
 
+def time_major(x: Tensor | None) -> Tensor | None:
+    return None if x is None else at_least_one_step(tf.transpose(x, [1, 0, 2]))
+
+
 def in_dtype(w: Any, dtype: Any) -> Any:
     return w._make(None if v is None else tf.cast(v, dtype) for v in w)

@@ -17,6 +17,7 @@ from tf_layernorm.recurrent.xla.loop import (
     in_dtype,
     length,
     product,
+    time_major,
     time_major_mask,
     where,
 )
@@ -27,6 +28,7 @@ from tf_layernorm.recurrent.xla.terms import (
     term,
     term_gradient,
 )
+from tf_layernorm.recurrent.zoneout import split_share, zone_out
 
 
 class Residuals(NamedTuple):
@@ -39,14 +41,21 @@ class Residuals(NamedTuple):
 
 
 def forward_pass(
-    cell: Any, save: bool, x: Tensor, states: Saved, w: Any, mask: Any, recurrent_mask: Any
+    cell: Any,
+    save: bool,
+    x: Tensor,
+    states: Saved,
+    w: Any,
+    mask: Any,
+    recurrent_mask: Any,
+    share: Any,
 ) -> tuple[Saved, Residuals]:
     """The last states and the residuals, of which only h is filled if nothing is to be saved."""
     dtype = at_least_float32(x.dtype.name)
     w = in_dtype(w, dtype)
     units = w.recurrent_kernel.shape[0]
     x = tf.transpose(x, [1, 0, 2])  # [T, B, D]
-    steps, mask = length(x), time_major_mask(mask)
+    steps, mask, share = length(x), time_major_mask(mask), time_major(share)
     gamma = getattr(w, "kernel_gamma", None)
     z, input_saved = term(product(x, w.kernel, dtype), gamma, cell.sizes(units), cell.epsilon)
     if cell.bias(w) is not None:
@@ -56,6 +65,7 @@ def forward_pass(
     def step(t: Any, states: Saved) -> tuple[Saved, Saved]:
         h = states[0] if recurrent_mask is None else states[0] * recurrent_mask
         new, saved = cell.forward(z[t], product(h, w.recurrent_kernel, dtype), states, w)
+        new = new if share is None else zone_out(new, states, share[t])
         new = tuple(tf.cast(n, old.dtype) for n, old in zip(new, states, strict=True))
         new = where(None if mask is None else mask[t], new, states)
         return new, (new[0], *saved) if save else (new[0],)
@@ -83,13 +93,14 @@ def backward_pass(
     w: Any,
     mask: Any,
     recurrent_mask: Any,
+    share: Any,
 ) -> tuple[Tensor, Saved, Any]:
     """Gradients by the inputs, the initial states and the weights."""
     x, h, input_saved, saved = residuals
     given, dtype = w, at_least_float32(x.dtype.name)
     w = in_dtype(w, dtype)
     units = w.recurrent_kernel.shape[0]
-    steps, mask = length(x), time_major_mask(mask)
+    steps, mask, share = length(x), time_major_mask(mask), time_major(share)
     if d_outputs is not None:
         d_outputs = at_least_one_step(tf.cast(tf.transpose(d_outputs, [1, 0, 2]), dtype))
     padded = tuple(at_least_one_step(s) for s in saved)
@@ -99,12 +110,16 @@ def backward_pass(
             d_states = (d_states[0] + d_outputs[t], *d_states[1:])
         at = None if mask is None else mask[t]
         nothing = tuple(tf.zeros_like(d) for d in d_states)
-        d_new = where(at, d_states, nothing)
+        d_new = d_valid = where(at, d_states, nothing)
+        if share is not None:
+            d_new = tuple(s * d for s, d in zip(split_share(share[t], d_new), d_new, strict=True))
         dz, da, d_old, extra = cell.backward(d_new, tuple(s[t] for s in padded), w)
         dh = product(tf.cast(da, x.dtype), w.recurrent_kernel, dtype, transpose_b=True)
         if recurrent_mask is not None:
             dh *= tf.cast(recurrent_mask, dtype)
         d_old = (d_old[0] + dh, *d_old[1:])
+        if share is not None:
+            d_old = tuple(o + (v - n) for o, v, n in zip(d_old, d_valid, d_new, strict=True))
         if at is not None:
             passed = where(at, nothing, d_states)
             d_old = tuple(d + p for d, p in zip(d_old, passed, strict=True))

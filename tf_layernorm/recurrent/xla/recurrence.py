@@ -16,6 +16,7 @@ def recurrence(
     weights: Any,
     mask: Tensor | None,
     recurrent_mask: Tensor | None,
+    share: Tensor | None = None,
     *,
     return_sequences: bool,
     training: bool,
@@ -30,6 +31,7 @@ def recurrence(
         weights: The cell's named tuple; None for a weight that it doesn't have.
         mask: Boolean [B, T], False where a step leaves the states as they are; or None.
         recurrent_mask: Dropout mask of shape [B, U] for h in the product with it; or None.
+        share: What zoneout takes of each new state, [B or 1, T, U] for each, side by side; or None.
         return_sequences: Whether the states after every step are wanted.
         training: Whether a gradient is to be expected: then the forward pass keeps what the
             backward pass needs, else a gradient runs the forward pass again.
@@ -40,7 +42,7 @@ def recurrence(
     """
     given = [i for i, w in enumerate(weights) if w is not None]
     tensors = [x, *states, *(tf.convert_to_tensor(weights[i]) for i in given)]
-    constants = [None if m is None else tf.stop_gradient(m) for m in (mask, recurrent_mask)]
+    constants = [None if m is None else tf.stop_gradient(m) for m in (mask, recurrent_mask, share)]
     n = len(states)
     sizes = tuple(weights.kernel.shape)
 
