@@ -168,6 +168,20 @@ def test_model_is_the_papers():
         draw.build_model(config, "batch")
 
 
+def test_compiled_step_is_the_eager_one():
+    models = [DRAW(**TINY) for _ in range(2)]
+    x = np.random.default_rng(0).integers(0, 2, (6, 16)).astype("uint8")
+    for model, jit in zip(models, (True, False)):
+        model.build((None, 16))
+        model.set_weights(models[0].get_weights())
+        model.seed_generator.state.assign([1, 2])
+        model.compile(keras.optimizers.SGD(0.01), jit_compile=jit, run_eagerly=not jit)
+        assert model.jit_compile is jit
+        model.fit(tf.data.Dataset.from_tensors(x), shuffle=False, verbose=0)
+    for ours, theirs in zip(*(model.get_weights() for model in models)):
+        np.testing.assert_allclose(ours, theirs, atol=2e-6)
+
+
 CONFIG = draw.Config(glimpses=2, units=6, latent=3, batch_size=20, epochs=2, seeds=1)
 RNG = np.random.default_rng(0)
 
@@ -190,7 +204,19 @@ def run_curve(folder, epochs):
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory):
+def without_xla():
+    """Its compilations take most of the time; `test_compiled_step_is_the_eager_one` is for it."""
+
+    def compile(self, *args, jit_compile, **kwargs):
+        keras.Model.compile(self, *args, jit_compile=False, **kwargs)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DRAW, "compile", compile)
+        yield
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory, without_xla):
     """The folder and the figures of two epochs."""
     folder = tmp_path_factory.mktemp("curve")
     return folder, run_curve(folder, 2)
@@ -213,19 +239,6 @@ def test_training_resumed_ends_where_the_uninterrupted_ends(trained, tmp_path):
     models = [keras.models.load_model(f / MODEL) for f in (folder, tmp_path)]
     for ours, theirs in zip(*(model.get_weights() for model in models)):
         np.testing.assert_array_equal(ours, theirs)
-
-
-def test_compiled_step_is_the_eager_one():
-    models = [DRAW(**TINY) for _ in range(2)]
-    x = RNG.integers(0, 2, (6, 16)).astype("uint8")
-    for model, jit in zip(models, (True, False)):
-        model.build((None, 16))
-        model.set_weights(models[0].get_weights())
-        model.seed_generator.state.assign([1, 2])
-        model.compile(keras.optimizers.SGD(0.01), jit_compile=jit, run_eagerly=not jit)
-        model.fit(tf.data.Dataset.from_tensors(x), shuffle=False, verbose=0)
-    for ours, theirs in zip(*(model.get_weights() for model in models)):
-        np.testing.assert_allclose(ours, theirs, atol=2e-6)
 
 
 def test_draw_shows_digits_and_their_making(trained, tmp_path, capsys):

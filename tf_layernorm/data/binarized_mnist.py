@@ -44,9 +44,11 @@ def load_packaged(seed: int = 0) -> BinaryDigits:
     """
     digits = mnist.load_packaged()
     rng = np.random.default_rng(seed)
-    parts = [binarize(images, rng) for images, _ in (digits.train, digits.validation, digits.test)]
+    train, validation, test = (
+        binarize(images, rng) for images, _ in (digits.train, digits.validation, digits.test)
+    )
     source = f"{digits.source}, binarised once with seed {seed}: {NOT_COMPARABLE}"
-    return BinaryDigits(*parts, source)
+    return BinaryDigits(train, validation, test, source)
 
 
 def load_binarized_mnist(
@@ -85,10 +87,11 @@ def load_binarized_mnist(
         digits = mnist.load_mnist(data_dir, prepared_dir=prepared_dir)
         images = np.concatenate([digits.validation[0], digits.train[0]])
         rng = np.random.default_rng(seed)
-        parts = [binarize(part, rng) for part in (images[10000:], images[:10000], digits.test[0])]
+        parts = images[10000:], images[:10000], digits.test[0]
+        train, validation, test = (binarize(part, rng) for part in parts)
         source = "MNIST's original files, 50,000 / 10,000 / 10,000 digits, validation is "
         source += f"train[:10000] in TFDS' order, binarised once with seed {seed}: {NOT_COMPARABLE}"
-        return BinaryDigits(*parts, source)
+        return BinaryDigits(train, validation, test, source)
 
     import tensorflow_datasets as tfds
 

@@ -74,8 +74,9 @@ def window(parameters: Tensor, size: int, pixels: int) -> Window:
     centre = (pixels + 1) / 2 * parameters[:, :2] + (pixels - 1) / 2
     logs = ops.clip(parameters[:, 2:], -LIMIT, LIMIT)
     variance, stride = ops.exp(logs[:, 0]), (pixels - 1) / (size - 1) * ops.exp(logs[:, 1])
-    both = [ops.stack([value, value], -1) for value in (stride, variance)]
-    return Window(filter_bank(centre, *both, size, pixels), logs[:, 2], centre, stride)
+    strides, variances = (ops.stack([value, value], -1) for value in (stride, variance))
+    filters = filter_bank(centre, strides, variances, size, pixels)
+    return Window(filters, logs[:, 2], centre, stride)
 
 
 def read(images: Tensor, at: Window) -> Tensor:
