@@ -49,13 +49,17 @@ def test_empty_sequences_give_zeros_the_initial_state_and_no_gradient(kind, use_
         np.testing.assert_array_equal(gradient, np.zeros(gradient.shape))
 
 
-def test_empty_sequences_start_from_zero(kind, use_fused):
+def test_empty_sequences_give_a_zero_output_whatever_the_state(kind, use_fused):
+    cases = ((SHAPES[0], False), (SHAPES[0], True), (SHAPES[1], False), (SHAPES[2], True))
     for zero_output_for_mask in (False, True):
         layer = make(kind, use_fused, return_state=True, zero_output_for_mask=zero_output_for_mask)
-        for shape in SHAPES:
-            mask = None if shape == SHAPES[1] else tf.ones(shape[:2], bool)
-            for result in layer(tf.zeros(shape), mask=mask):
-                np.testing.assert_array_equal(result, np.zeros((shape[0], UNITS)))
+        for shape, masked in cases:
+            mask = tf.ones(shape[:2], bool) if masked else None
+            initial = [tf.ones((shape[0], UNITS))] * kind.n_states
+            output, *states = layer(tf.zeros(shape), initial_state=initial, mask=mask)
+            np.testing.assert_array_equal(output, np.zeros((shape[0], UNITS)))
+            for state in states:
+                np.testing.assert_array_equal(state, np.ones((shape[0], UNITS)))
 
 
 def test_one_graph_takes_empty_and_other_sequences(kind, use_fused):
