@@ -140,7 +140,8 @@ class LNRNN(keras.layers.RNN):
         if mask is not None:
             mask = ops.cast(mask, "bool")
             # Before any arithmetic: NaN in a padded step would reach the gradient through `where`.
-            sequences = ops.where(mask[:, :, None], sequences, ops.zeros_like(sequences))
+            valid = ops.expand_dims(mask, 2)  # not an index of None: LiteRT has none for booleans
+            sequences = ops.where(valid, sequences, ops.zeros_like(sequences))
 
         loop = self._fused_loop if self._fused else self._keras_loop
         outputs, states = loop(sequences, states, mask, training)
@@ -194,7 +195,7 @@ class LNRNN(keras.layers.RNN):
         )
         if outputs is not None and mask is not None:
             shown = mask if self.zero_output_for_mask else tf.cumsum(tf.cast(mask, tf.int32), 1) > 0
-            outputs = tf.where(shown[:, :, None], outputs, tf.zeros_like(outputs))
+            outputs = tf.where(tf.expand_dims(shown, 2), outputs, tf.zeros_like(outputs))
         return outputs, states
 
     def _keras_loop(

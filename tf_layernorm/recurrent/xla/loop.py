@@ -77,7 +77,10 @@ def where(mask: Tensor | None, new: Saved, old: Saved) -> Saved:
 
 
 def time_major_mask(mask: Tensor | None) -> Tensor | None:
-    return None if mask is None else at_least_one_step(tf.transpose(mask)[:, :, None])  # [T, B, 1]
+    if mask is None:
+        return None
+    # Not by an index of None, which LiteRT can't apply to booleans.
+    return at_least_one_step(tf.expand_dims(tf.transpose(mask), 2))  # [T, B, 1]
 
 
 def time_major(x: Tensor | None) -> Tensor | None:
