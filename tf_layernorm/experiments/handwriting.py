@@ -132,14 +132,15 @@ def build_model(config: Config, norm: str, symbols: int = len(ALPHABET)) -> kera
     """
     if norm not in NORMS:
         raise ValueError(f"`norm` must be one of {NORMS}. Received: norm={norm!r}")
-    options = {
+    options: dict[str, Any] = {
         "units": config.units,
         "normalize": NORMALIZE[norm],
         "bias_initializer": keras.initializers.RandomNormal(stddev=config.bias_spread),
     }
     points = keras.Input((None, 3), name="points")
     characters = keras.Input((None, symbols), name="characters")
-    cell = WindowCell(LNLSTMCell(**options), symbols, config.window, config.advance)
+    lstm = LNLSTMCell(**options, name="cell")
+    cell = WindowCell(lstm, symbols, config.window, config.advance, name="window")
     first = keras.layers.RNN(cell, return_sequences=True, name="first")
     read = first(points, initial_state=cell.initial_state(characters))
     hidden = [read[..., : config.units]]

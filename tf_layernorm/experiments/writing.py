@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import keras
 import numpy as np
@@ -120,7 +121,7 @@ class Writer:
             for row in read[:-1]:
                 _, *states = step([np.tile(row, (count, 1)), *states])
             point = np.tile(read[-1], (count, 1))
-        places = np.arange(begin + 1, len(whole) + 2)
+        places = np.arange(1, len(whole) + 2)
         points, windows = [], []
         ended = np.zeros(count, bool)
         lengths = np.zeros(count, int)
@@ -131,7 +132,7 @@ class Writer:
             lengths += ~ended
             point = sample_points(outputs, rng, bias)
             points.append(point)
-            windows.append(window)
+            windows.append(window[:, begin:])
         scale = np.append(self.std, 1).astype(np.float32)
         shift = np.append(self.mean, 0).astype(np.float32)
         lines = zip(np.stack(points, 1) * scale + shift, np.stack(windows, 1), lengths, ended)
@@ -144,7 +145,7 @@ def load_prime(path: str | Path) -> Line:
         with np.load(path, allow_pickle=False) as file:
             offsets, ends = file["offsets"], file["end_of_stroke"]
             line = Line(offsets.astype("float32"), ends.astype(bool), str(file["text"]), "")
-    except (OSError, KeyError, ValueError) as error:
+    except (OSError, KeyError, TypeError, ValueError, BadZipFile) as error:
         raise ValueError(
             "`prime` must be an .npz file with `offsets` (T, 2), `end_of_stroke` (T,) and `text`. "
             f"Received: prime={str(path)!r}, {error}"
