@@ -1,7 +1,6 @@
 """The cells over time: by hand, in `keras.layers.RNN`, and as sequence layers."""
 
 import functools
-import itertools
 
 import keras
 import numpy as np
@@ -15,9 +14,11 @@ from kinds import (
     INPUTS,
     KINDS,
     LSTM,
+    PAIRS,
     SIMPLE,
     TIME,
     UNITS,
+    WRAPPERS,
     built,
     driven,
     normal,
@@ -103,19 +104,16 @@ def test_cell_over_time_matches_the_reference(index, player):
     check_against_reference(index, player, wrap=lambda function: function)
 
 
-@pytest.mark.parametrize("index", range(len(KINDS)), ids=lambda i: str(KINDS[i]))
 @pytest.mark.parametrize(
-    ("player", "jit_compile"),
-    [("cell", False), ("rnn", False), *itertools.product(DRIVERS, [False, True])],
+    ("index", "player", "mode"),
+    [
+        *[(k, driver, mode) for k in range(3) for driver in DRIVERS for mode in ("graph", "jit")],
+        *[(0, "cell", "jit"), (1, "cell", "graph"), (1, "rnn", "jit"), (2, "rnn", "graph")],
+    ],
+    ids=lambda value: str(KINDS[value] if type(value) is int else value),
 )
-def test_compiled_gradients_match_the_reference(index, player, jit_compile):
-    check_against_reference(
-        index, player, wrap=functools.partial(tf.function, jit_compile=jit_compile)
-    )
-
-
-def test_compiled_rnn_of_a_cell_matches_the_reference():
-    check_against_reference(1, "rnn", wrap=functools.partial(tf.function, jit_compile=True))
+def test_compiled_gradients_match_the_reference(index, player, mode):
+    check_against_reference(index, player, wrap=WRAPPERS[mode])
 
 
 def make(kind, use_fused=False, dtype="float64", **options):
@@ -123,10 +121,11 @@ def make(kind, use_fused=False, dtype="float64", **options):
     return built(kind.layer(UNITS, use_fused=use_fused, dtype=dtype, **options), None, time, INPUTS)
 
 
-@pytest.mark.parametrize(("go_backwards", "unroll"), [(False, False), (True, False), (True, True)])
+@pytest.mark.parametrize(
+    ("use_fused", "go_backwards", "unroll"),
+    [(False, True, True), *[(d, backwards, False) for d in DRIVERS for backwards in (False, True)]],
+)
 def test_layer_returns_what_its_flags_say(kind, use_fused, go_backwards, unroll):
-    if unroll and use_fused:
-        pytest.skip("the fused recurrence has no unroll")
     flags = dict(go_backwards=go_backwards, unroll=unroll)
     x = normal(BATCH, TIME, INPUTS)
     weights = make(kind).get_weights()
@@ -156,18 +155,17 @@ def test_layer_in_float32_is_close_to_float64(kind, use_fused):
     weights = [w.astype("float64") for w in layer.get_weights()]
     expected = reference.sequence(kind.reference(), x.astype("float64"), weights)
     # Random weights of size one make the recurrence itself spread rounding errors.
-    call = tf.function(layer, jit_compile=True)
-    np.testing.assert_allclose(call(x), expected.outputs, rtol=0, atol=1e-4)
+    np.testing.assert_allclose(layer(x), expected.outputs, rtol=0, atol=1e-4)
 
 
-@pytest.mark.parametrize("shape", [(1, 1, INPUTS), (5, 9, INPUTS)])
-def test_layer_takes_any_batch_and_length(kind, use_fused, shape):
+def test_layer_takes_any_batch_and_length(kind, use_fused):
     layer = make(kind, use_fused, return_sequences=True)
-    x = normal(*shape)
-    expected = reference.sequence(kind.reference(), x, layer.get_weights())
     specification = tf.TensorSpec((None, None, INPUTS), "float64")
     call = tf.function(layer, input_signature=[specification])
-    np.testing.assert_allclose(call(x), expected.outputs, rtol=0, atol=1e-9)
+    for batch, time in ((1, 1), (5, 9)):
+        x = normal(batch, time, INPUTS)
+        expected = reference.sequence(kind.reference(), x, layer.get_weights())
+        np.testing.assert_allclose(call(x), expected.outputs, rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize(("units", "inputs"), [(1, 7), (33, 1)])
@@ -198,6 +196,7 @@ def test_layer_continues_from_the_state_it_returned(kind, use_fused):
         np.testing.assert_allclose(state, value, rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize(("kind", "use_fused"), PAIRS, ids=str)
 def test_layer_adds_its_activity_regularizer(kind, use_fused):
     regularizer = keras.regularizers.L2(0.1)
     layer = make(kind, use_fused, return_sequences=True, activity_regularizer=regularizer)
