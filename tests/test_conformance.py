@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from cases import BATCH, CASES, INPUTS, TIME, UNITS
-from kinds import KINDS, built, f64, normal, randomize
+from kinds import GRU, LSTM, PAIRS, built, f64, normal, randomize
 
 import tf_layernorm as tfln
 
@@ -40,6 +40,7 @@ def test_layer_in_graphs_and_in_functional_and_sequential_models(case):
     assert call(batch_of(case, time=TIME + 2)).shape[1] == TIME + 2
 
 
+@pytest.mark.parametrize(("kind", "use_fused"), PAIRS, ids=str)
 def test_layer_in_a_subclassed_model(kind, use_fused):
     class Subclassed(keras.Model):
         def __init__(self):
@@ -80,7 +81,8 @@ def test_bidirectional_is_two_layers(kind, use_fused):
 
 
 FITTED = {
-    **{f"fused {kind}": [functools.partial(kind.layer, UNITS, use_fused=True)] for kind in KINDS},
+    "fused LSTM": [functools.partial(tfln.LNLSTM, UNITS, use_fused=True)],
+    "fused GRU": [functools.partial(tfln.LNGRU, UNITS, use_fused=True)],
     "cell": [lambda: keras.layers.RNN(tfln.LNSimpleRNNCell(UNITS))],
     "dense": [keras.layers.Flatten, lambda: tfln.LNDense(UNITS, "tanh"), tfln.LayerNorm],
 }
@@ -99,6 +101,7 @@ def test_fit_gives_the_same_with_jit_without_and_eagerly(layers):
     assert losses[0][-1] < losses[0][0]
 
 
+@pytest.mark.parametrize(("kind", "use_fused"), [(LSTM, True), (GRU, False)], ids=str)
 def test_fit_of_a_stateful_layer(kind, use_fused):
     layer = kind.layer(UNITS, stateful=True, use_fused=use_fused)
     model = keras.Sequential([keras.Input(batch_shape=(4, TIME, INPUTS)), layer])
@@ -125,8 +128,10 @@ def check_equal(source, target, before):
     assert not np.allclose(target(x), before)
 
 
-@pytest.mark.parametrize("turned", [False, True])
-@pytest.mark.parametrize("way", ["set_weights", "checkpoint", "bidirectional"])
+@pytest.mark.parametrize(
+    ("way", "turned"),
+    [("set_weights", False), *[(w, t) for w in ("checkpoint", "bidirectional") for t in (0, 1)]],
+)
 def test_weights_move_between_layer_and_rnn_of_a_cell(kind, way, turned, tmp_path):
     source, target = pair(kind)[:: -1 if turned else 1]
     if way == "bidirectional":
