@@ -14,6 +14,7 @@ from tf_layernorm._arguments import (
     Tensor,
     check_epsilon,
     check_rate,
+    check_seed,
     check_shape,
     check_units,
     show_parameters,
@@ -97,6 +98,7 @@ class LNCell(ArgumentsMixin, _DropoutRNNCell, keras.layers.Layer):
         epsilon = check_epsilon(epsilon, self.compute_dtype)
         dropout = check_rate("dropout", dropout)
         recurrent_dropout = check_rate("recurrent_dropout", recurrent_dropout)
+        seed = check_seed(seed)
         self.zoneout_rates = check_zoneout(zoneout, self.n_states)
         self._set_arguments(locals())
         self.state_size = units if self.n_states == 1 else [units] * self.n_states
@@ -175,7 +177,7 @@ class LNCell(ArgumentsMixin, _DropoutRNNCell, keras.layers.Layer):
         states = [ops.cast(s, d) for s, d in zip(given, self.state_dtypes, strict=True)]
         new = self.step(self.input_part(inputs, weights), states, weights, recurrent_mask)
         if share is not None:
-            new = zone_out(new, states, share)
+            new = list(zone_out(new, states, share))
         # Carried as they came: `keras.layers.RNN` gives every state in the compute dtype.
         new = [ops.cast(state, old.dtype) for state, old in zip(new, given, strict=True)]
         return ops.cast(new[0], self.compute_dtype), new if nested else new[0]
