@@ -17,6 +17,10 @@ _SAMPLE_STEPS = 32
 class _End(keras.layers.Layer):
     """Where the outputs of a graph are caught."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.supports_masking = True
+
     def call(self, outputs: list[Tensor]) -> Tensor:
         return outputs[0]
 

@@ -50,17 +50,17 @@ class StepModel(keras.Model):
             *arguments: The batch size. Or, where the model computes an `initial_state` from some of
                 its inputs, those inputs.
         """
-        given: Iterator[Tensor] = iter(())
+        computed: Iterator[Tensor] = iter(())
         batch_size = arguments[0]
         if self._given is not None:
-            given = iter(keras.tree.flatten(self._given(list(arguments))))
+            computed = iter(keras.tree.flatten(self._given(list(arguments))))
             batch_size = ops.shape(arguments[0])[0]
         states = []
         for step in self._steps:
-            if step.is_given:
-                new = [next(given) for _ in step.dtypes]
-            else:
+            if step.given is None:
                 new = keras.tree.flatten(step.layer.get_initial_state(batch_size))
+            else:
+                new = [next(computed) if tensors_in(state) else state for state in step.given]
             states += [ops.cast(s, dtype) for s, dtype in zip(new, step.dtypes, strict=True)]
         return states
 
@@ -70,12 +70,13 @@ class _RecurrentStep(keras.layers.Layer):
 
     def __init__(self, layer: Any, initial_state: Any) -> None:
         super().__init__(dtype=layer.dtype_policy, autocast=False)
-        self.layer, self.is_given = layer, initial_state is not None
-        if initial_state is None:
-            initial_state = layer.get_initial_state(1)
-        elif not keras.tree.is_nested(initial_state):
+        self.layer = layer
+        is_given = initial_state is not None
+        initial_state = initial_state if is_given else layer.get_initial_state(1)
+        if not keras.tree.is_nested(initial_state):
             initial_state = [initial_state]
         flat = keras.tree.flatten(initial_state)
+        self.given = flat if is_given else None  # symbolic, or constants
         self.structure = keras.tree.map_structure(lambda _: 0, initial_state)
         if isinstance(layer, LNRNN):
             self.dtypes = list(layer.cell.state_dtypes)
