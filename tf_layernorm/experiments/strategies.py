@@ -1,5 +1,6 @@
 """`--strategy`: the same training on several devices, each of which takes its share of a batch."""
 
+import functools
 from typing import Any
 
 import tensorflow as tf
@@ -33,8 +34,7 @@ def make_strategy(name: str | None, config: Any) -> tf.distribute.Strategy:
             f"`strategy` must be one of {', '.join(STRATEGIES)}. Received: strategy={name!r}"
         )
     if name == "mirrored":
-        devices = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
-        strategy = tf.distribute.MirroredStrategy([device.name for device in devices])
+        strategy = _mirrored()
     else:
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver.connect()
         strategy = tf.distribute.TPUStrategy(resolver)
@@ -46,6 +46,13 @@ def make_strategy(name: str | None, config: Any) -> tf.distribute.Strategy:
             f"Received: strategy={name!r}, batch sizes {', '.join(map(str, sizes))}"
         )
     return strategy
+
+
+# One a process: TensorFlow mixes up the collective operations of two over the same devices.
+@functools.cache
+def _mirrored() -> tf.distribute.MirroredStrategy:
+    devices = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
+    return tf.distribute.MirroredStrategy([device.name for device in devices])
 
 
 def described(name: str | None, strategy: tf.distribute.Strategy) -> str | None:
