@@ -112,8 +112,8 @@ def _explained(model: keras.Model) -> Iterator[None]:
     except Exception as error:
         raise ValueError(
             "`model` must need LiteRT's built-in operations only. Keras' loop (`keras.layers.RNN`, "
-            "`LSTM`, `GRU`, `use_fused=False`) needs `unroll=True` and a known length, and "
-            '`use_fused=True` can\'t be converted: use `"auto"`. Received: '
+            "`LSTM`, `GRU`, `use_fused=False`) needs `unroll=True` and a known length; "
+            '`use_fused=True` should be `"auto"`. Received: '
             f"model={model!r}, for which the converter says: {error}"
         ) from error
 
