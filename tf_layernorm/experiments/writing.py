@@ -64,6 +64,7 @@ class Writer:
         self.mean = np.array(statistics["mean"], np.float32)
         self.std = np.array(statistics["std"], np.float32)
         self.step: StepModel = step_model(keras.models.load_model(folder / MODEL))
+        self._step = tf.function(self.step, reduce_retracing=True)
 
     def check(self, text: str, prime: Line | None = None) -> str:
         """The text as the network sees it: unknown characters are shown as `data.pen.UNKNOWN`.
@@ -112,7 +113,7 @@ class Writer:
             raise ValueError(f"`bias` must be at least 0. Received: bias={bias}")
         whole = text if prime is None else f"{prime.text} {text}"
         codes = np.tile(encode(whole, self.alphabet), (count, 1))
-        rng, step = np.random.default_rng(seed), tf.function(self.step)
+        rng, step = np.random.default_rng(seed), self._step
         states = self.step.initial_states(tf.one_hot(codes, len(self.alphabet)))
         point, begin = np.zeros((count, 3), np.float32), 0
         if prime is not None:
@@ -122,7 +123,8 @@ class Writer:
                 _, *states = step([np.tile(row, (count, 1)), *states])
             point = np.tile(read[-1], (count, 1))
         places = np.arange(1, len(whole) + 2)
-        points, windows = [], []
+        points: list[np.ndarray] = []
+        windows: list[np.ndarray] = []
         ended = np.zeros(count, bool)
         lengths = np.zeros(count, int)
         while not ended.all() and len(points) < STEPS_A_CHARACTER * len(text):
