@@ -7,9 +7,17 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import keras
+import numpy as np
 
 Tensor: TypeAlias = Any  # a TensorFlow tensor, a NumPy array or a KerasTensor
 Shape: TypeAlias = Sequence[int | None]
+
+# The layers' arguments that are True or False.
+_FLAGS = {
+    *("use_bias", "unit_forget_bias", "carry_normalized_state", "learn_initial_state"),
+    *("center", "scale", "unbiased", "return_sequences", "return_state", "go_backwards"),
+    *("stateful", "unroll", "zero_output_for_mask"),
+}
 
 serializable = keras.saving.register_keras_serializable(package="tf_layernorm")
 
@@ -22,7 +30,7 @@ def check_units(units: Any) -> int:
 
 
 def check_epsilon(epsilon: Any, dtype: str) -> float:
-    """Returns `epsilon` as a `float`, or raises; warns where `dtype` can't hold the gradient."""
+    """Returns a layer's `epsilon` as a `float`, or raises a `ValueError`; warns as below."""
     if isinstance(epsilon, bool) or not isinstance(epsilon, (int, float)):
         raise ValueError(f"`epsilon` must be a number. Received: epsilon={epsilon!r}")
     if not (epsilon > 0 and math.isfinite(epsilon)):
@@ -30,14 +38,44 @@ def check_epsilon(epsilon: Any, dtype: str) -> float:
             "`epsilon` must be positive and finite (only the function `layer_norm` takes 0). "
             f"Received: epsilon={epsilon!r}"
         )
+    check_smallest_epsilon(epsilon, dtype)
+    return float(epsilon)
+
+
+def check_smallest_epsilon(epsilon: float, dtype: str) -> None:
+    """Refuses an `epsilon` which is lost in the variance; warns where the gradient overflows."""
+    wide = "float64" if dtype == "float64" else "float32"
+    smallest = float(np.finfo(wide).tiny)
+    if 0 < epsilon < smallest:
+        raise ValueError(
+            f"`epsilon` must be at least {smallest:.2e}: less is 0 in the {wide} of the variance. "
+            f"Received: epsilon={epsilon!r}"
+        )
     # The gradient at a constant vector is 1 / sqrt(epsilon); float16 ends at 65504.
-    if dtype == "float16" and 1 / math.sqrt(epsilon) > 65504.0:
+    if dtype == "float16" and 0 < epsilon < 65504.0**-2:
         warnings.warn(
             f"epsilon={epsilon} is too small for float16: gradients of up to 1 / sqrt(epsilon) = "
             f"{1 / math.sqrt(epsilon):.1e} overflow. Use at least 2.4e-10.",
-            stacklevel=4,
+            stacklevel=5,
         )
-    return float(epsilon)
+
+
+def check_flags(arguments: dict[str, Any]) -> None:
+    """Raises a `ValueError` if a flag among the arguments is no `bool`."""
+    for name in _FLAGS.intersection(arguments):
+        if not isinstance(arguments[name], bool):
+            raise ValueError(
+                f"`{name}` must be True or False. Received: {name}={arguments[name]!r}"
+            )
+
+
+def check_seed(seed: Any) -> int | None:
+    """Returns a seed as an `int` or None, or raises a `ValueError`."""
+    if seed is None:
+        return None
+    if isinstance(seed, bool) or not hasattr(seed, "__index__"):
+        raise ValueError(f"`seed` must be an integer or None. Received: seed={seed!r}")
+    return int(seed.__index__())
 
 
 def check_rate(name: str, rate: Any) -> float:
@@ -108,9 +146,21 @@ class ArgumentsMixin:
         """Keeps each argument of `__init__`, given as its `locals()`, under its own name."""
         known = ("self", "kwargs", "__class__", *self._argument_names)
         names = tuple(name for name in arguments if name not in known)
+        check_flags(arguments)
         for name in names:
             kind, value = _keras_kind(name), arguments[name]
-            setattr(self, name, kind.get(value) if kind else value)
+            try:
+                # Keras would make of None an initializer of its own choice, random for a gamma.
+                refused = kind is keras.initializers and value is None
+                value = kind.get(value) if kind else value
+            except (TypeError, ValueError):
+                refused = True
+            if refused:
+                raise ValueError(
+                    f"`{name}` must be what `keras.{kind.__name__.split('.')[-1]}.get` takes"
+                    f"{', but None' * (value is None)}. Received: {name}={value!r}"
+                )
+            setattr(self, name, value)
         self._argument_names += names
 
     def _add_term(self, name: str, shape: Shape, term: str, **overrides: Any) -> Any:

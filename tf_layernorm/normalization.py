@@ -11,6 +11,7 @@ from tf_layernorm._arguments import (
     Shape,
     Tensor,
     check_epsilon,
+    check_smallest_epsilon,
     serializable,
     warn_if_single,
 )
@@ -38,14 +39,17 @@ def layer_norm(
         gamma: Gain, of the shape of the normalised axes. Defaults to `None`: no gain.
         beta: Shift, of the shape of the normalised axes. Defaults to `None`: no shift.
         axis: Axis or axes to normalise over. Defaults to `-1`.
-        epsilon: Small number added to the variance, at least 0. With 0, and only then, the paper's
-            invariances are exact, and a constant vector gives NaN. Defaults to `1e-5`.
+        epsilon: Small number added to the variance, 0 or at least 1.2e-38 (in float64 2.3e-308).
+            With 0, and only then, the paper's invariances are exact, and a constant vector gives
+            NaN. Below 2.4e-10 the gradient can overflow in float16, with a warning. Defaults to
+            `1e-5`.
 
     Returns:
         A tensor of the shape and dtype of `x` (float32 for integers).
 
     Raises:
-        ValueError: If `epsilon` is negative, or `axis` is not an axis of `x` or is named twice.
+        ValueError: If `epsilon` is negative or too small, or `axis` is not an axis of `x` or is
+            named twice.
 
     Example:
 
@@ -62,7 +66,9 @@ def layer_norm(
     if not epsilon >= 0:
         raise ValueError(f"`epsilon` must be at least 0. Received: epsilon={epsilon!r}")
     x = ops.convert_to_tensor(x)
-    dtype = x.dtype if keras.backend.is_float_dtype(x.dtype) else "float32"
+    dtype = keras.backend.standardize_dtype(x.dtype)
+    dtype = dtype if keras.backend.is_float_dtype(dtype) else "float32"
+    check_smallest_epsilon(epsilon, dtype)
     axes = canonical_axes(axis, len(x.shape))
     x = ops.cast(x, at_least_float32(dtype))
 
@@ -184,7 +190,10 @@ class LayerNorm(ArgumentsMixin, keras.layers.Layer):
         self.beta = self._add_term("beta", shape, "beta") if self.center else None
 
     def call(self, inputs: Tensor) -> Tensor:
-        return layer_norm(inputs, self.gamma, self.beta, axis=self.axis, epsilon=self.epsilon)
+        # In float32 already: `layer_norm` would repeat the constructor's warning at each call.
+        x = ops.cast(inputs, at_least_float32(self.compute_dtype))
+        y = layer_norm(x, self.gamma, self.beta, axis=self.axis, epsilon=self.epsilon)
+        return ops.cast(y, self.compute_dtype)
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return input_shape

@@ -14,6 +14,7 @@ from tf_layernorm._arguments import (
     Tensor,
     check_epsilon,
     check_rate,
+    check_seed,
     check_shape,
     check_units,
     show_parameters,
@@ -97,6 +98,7 @@ class LNCell(ArgumentsMixin, _DropoutRNNCell, keras.layers.Layer):
         epsilon = check_epsilon(epsilon, self.compute_dtype)
         dropout = check_rate("dropout", dropout)
         recurrent_dropout = check_rate("recurrent_dropout", recurrent_dropout)
+        seed = check_seed(seed)
         self.zoneout_rates = check_zoneout(zoneout, self.n_states)
         self._set_arguments(locals())
         self.state_size = units if self.n_states == 1 else [units] * self.n_states

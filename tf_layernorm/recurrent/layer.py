@@ -6,7 +6,7 @@ import keras
 import tensorflow as tf
 from keras import ops
 
-from tf_layernorm._arguments import Shape, Tensor, check_shape, show_parameters
+from tf_layernorm._arguments import Shape, Tensor, check_flags, check_shape, show_parameters
 from tf_layernorm.recurrent.cell import LNCell
 from tf_layernorm.recurrent.xla.recurrence import recurrence
 
@@ -41,6 +41,7 @@ class LNRNN(keras.layers.RNN):
         name: str | None = None,
         **kwargs: Any,
     ) -> None:
+        check_flags(locals())
         if not (use_fused == "auto" or isinstance(use_fused, bool)):
             raise ValueError(
                 f'`use_fused` must be "auto", True or False. Received: use_fused={use_fused!r}'
@@ -139,6 +140,10 @@ class LNRNN(keras.layers.RNN):
         mask = sequences_mask if mask is None else mask
         if mask is not None:
             mask = ops.cast(mask, "bool")
+            if not sequences.shape[:2].is_compatible_with(mask.shape):
+                raise ValueError(
+                    f"`mask` must be of shape {sequences.shape[:2]}. Received: shape {mask.shape}"
+                )
             # Before any arithmetic: NaN in a padded step would reach the gradient through `where`.
             valid = ops.expand_dims(mask, 2)  # not an index of None: LiteRT has none for booleans
             sequences = ops.where(valid, sequences, ops.zeros_like(sequences))
