@@ -163,6 +163,7 @@ class DRAW(ArgumentsMixin, keras.Model):
     def infer(self, images: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """What `call` does, with the noise `(glimpses, batch, latent)` given."""
         x = ops.reshape(ops.cast(images, self.compute_dtype), (-1, self.pixels, self.pixels))
+        noise = ops.convert_to_tensor(noise, self.compute_dtype)
         kl = tf.TensorArray(x.dtype, self.glimpses, element_shape=x.shape[:1])
 
         def body(t: Tensor, kl: tf.TensorArray, state: State) -> tuple[Tensor, Any, State]:
