@@ -6,13 +6,7 @@ from typing import Any
 import tensorflow as tf
 
 from tf_layernorm._arguments import Tensor
-from tf_layernorm.recurrent.xla.terms import (
-    Saved,
-    gamma_gradient,
-    sum_over_steps,
-    term,
-    term_gradient,
-)
+from tf_layernorm.recurrent.xla.terms import Saved, inverse_rms, term, term_gradient
 
 
 @dataclass(frozen=True)
@@ -25,44 +19,81 @@ class GRURecurrence:
         """The parts of the products that are normalised together."""
         return (2 * units, units)
 
-    def bias(self, w: Any) -> Tensor | None:
-        """The bias that is added to the input part."""
-        return w.bias
+    def normalizes(self, w: Any) -> tuple[bool, bool]:
+        """Whether the products with the inputs and with the state are normalised."""
+        return w.kernel_gamma is not None, w.recurrent_gamma is not None
 
-    def forward(self, z: Tensor, a: Tensor, states: Saved, w: Any) -> tuple[Saved, Saved]:
-        """The new states and what `backward` needs, given input part z and product a = W_h h."""
+    def input_inverse(self, p: Tensor, w: Any) -> Tensor | None:
+        """What the normalisation of the input products needs, for all steps at once."""
+        if w.kernel_gamma is None:
+            return None
+        return inverse_rms(p, self.sizes(p.shape[-1] // 3), self.epsilon)
+
+    def _step(
+        self,
+        p: Tensor,
+        p_inverse: Tensor | None,
+        a: Tensor,
+        a_inverse: Tensor | None,
+        w: Any,
+    ) -> tuple[Tensor, ...]:
+        """Both gates together, the candidate and its inner part, and the normalised products."""
         sizes = self.sizes(a.shape[-1] // 3)
-        h = tf.cast(states[0], a.dtype)
-        recurrent, saved = term(a, w.recurrent_gamma, sizes, self.epsilon)
-        input_gates, input_candidate = tf.split(z, sizes, axis=-1)
-        gates, inner = tf.split(recurrent, sizes, axis=-1)
-        if w.recurrent_bias is not None:
-            inner += w.recurrent_bias
+        x, x_normalized = term(p, w.kernel_gamma, p_inverse, sizes)
+        h, h_normalized = term(a, w.recurrent_gamma, a_inverse, sizes)
+        x = x if w.bias is None else x + w.bias
+        input_gates, input_candidate = tf.split(x, sizes, axis=-1)
+        gates, inner = tf.split(h, sizes, axis=-1)
+        inner = inner if w.recurrent_bias is None else inner + w.recurrent_bias
         gates = tf.tanh((input_gates + gates) * 0.5) * 0.5 + 0.5
-        update, reset = tf.split(gates, 2, axis=-1)
-        candidate = tf.tanh(input_candidate + reset * inner)
-        return ((1 - update) * h + update * candidate,), (gates, candidate, inner, h, *saved)
+        candidate = tf.tanh(input_candidate + gates[..., sizes[1] :] * inner)
+        return gates, candidate, inner, x_normalized, h_normalized
+
+    def forward(
+        self, p: Tensor, p_inverse: Tensor | None, a: Tensor, states: Saved, w: Any
+    ) -> tuple[Saved, Saved]:
+        """The new states and what `backward` needs, given the products p = W_x x and a = W_h h."""
+        sizes, a_inverse = self.sizes(a.shape[-1] // 3), None
+        if w.recurrent_gamma is not None:
+            a_inverse = inverse_rms(a, sizes, self.epsilon)
+        gates, candidate, *_ = self._step(p, p_inverse, a, a_inverse, w)
+        update = gates[..., : sizes[1]]
+        h = (1 - update) * tf.cast(states[0], a.dtype) + update * candidate
+        return (h,), (a,) if a_inverse is None else (a, a_inverse)
 
     def backward(
-        self, d_states: Saved, saved: Saved, w: Any
-    ) -> tuple[Tensor, Tensor, Saved, Saved]:
-        """Gradients by z, a and the old states (but for the product), and what the weights need."""
+        self,
+        d_states: Saved,
+        p: Tensor,
+        p_inverse: Tensor | None,
+        states: Saved,
+        saved: Saved,
+        w: Any,
+    ) -> tuple[Tensor, Tensor, Saved, dict[str, Tensor]]:
+        """Gradients by p, a and the old states (but for the product), and by weights, per case.
+
+        The gates are computed again: to read and write them costs more than their one tanh.
+        """
         (dh,) = d_states
-        gates, candidate, inner, h, *terms = saved
+        a, a_inverse = saved if len(saved) == 2 else (*saved, None)
+        gates, candidate, inner, x_normalized, h_normalized = self._step(
+            p, p_inverse, a, a_inverse, w
+        )
         update, reset = tf.split(gates, 2, axis=-1)
         d_candidate = dh * update * (1 - tf.square(candidate))
+        h = tf.cast(states[0], a.dtype)
         outer = tf.concat([dh * (candidate - h), d_candidate * inner], axis=-1)
         d_gates = outer * gates * (1 - gates)
         dz = tf.concat([d_gates, d_candidate], axis=-1)
-        d_recurrent = tf.concat([d_gates, d_candidate * reset], axis=-1)
+        d_inner = d_candidate * reset
+        d_recurrent = tf.concat([d_gates, d_inner], axis=-1)
         sizes = self.sizes(h.shape[-1])
-        da = term_gradient(d_recurrent, w.recurrent_gamma, sizes, tuple(terms))
-        return dz, da, (dh * (1 - update),), (d_recurrent,)
-
-    def weight_gradients(self, dz: Tensor, extra: Saved, saved: Saved, w: Any) -> dict[str, Any]:
-        """Gradients by the weights that act inside the loop, over all steps."""
-        (d_recurrent,) = extra
-        gradients = {"recurrent_gamma": gamma_gradient(d_recurrent, w.recurrent_gamma, saved[4:])}
-        if w.recurrent_bias is not None:
-            gradients["recurrent_bias"] = sum_over_steps(d_recurrent[..., -saved[3].shape[-1] :])
-        return gradients
+        dp = term_gradient(dz, w.kernel_gamma, x_normalized, p_inverse, sizes)
+        da = term_gradient(d_recurrent, w.recurrent_gamma, h_normalized, a_inverse, sizes)
+        by_weight = {
+            "bias": dz,
+            "recurrent_bias": d_inner,
+            "kernel_gamma": dz * x_normalized,
+            "recurrent_gamma": d_recurrent * h_normalized,
+        }
+        return dp, da, (dh * (1 - update),), by_weight

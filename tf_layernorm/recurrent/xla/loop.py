@@ -67,7 +67,7 @@ def at_least_one_step(x: Tensor) -> Tensor:
 
 
 def product(x: Tensor, kernel: Tensor, dtype: Any, **options: Any) -> Tensor:
-    return tf.cast(tf.matmul(x, tf.cast(kernel, x.dtype), **options), dtype)
+    return tf.cast(tf.matmul(x, kernel, **options), dtype)
 
 
 def where(mask: Tensor | None, new: Saved, old: Saved) -> Saved:

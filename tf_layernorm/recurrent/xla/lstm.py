@@ -8,10 +8,9 @@ import tensorflow as tf
 from tf_layernorm._arguments import Tensor
 from tf_layernorm.recurrent.xla.terms import (
     Saved,
-    gamma_gradient,
+    inverse_rms,
     normalize,
     normalize_gradient,
-    sum_over_steps,
     term,
     term_gradient,
 )
@@ -38,51 +37,86 @@ class LSTMRecurrence:
     carry_normalized_state: bool
 
     def sizes(self, units: int) -> tuple[int, ...]:
-        """The parts of the gates' products that are normalised together."""
+        """The parts of the products that are normalised together."""
         return (4 * units,)
 
-    def bias(self, w: Any) -> Tensor | None:
-        """The bias that is added to the input part."""
-        return w.bias
+    def normalizes(self, w: Any) -> tuple[bool, bool]:
+        """Whether the products with the inputs and with the state are normalised."""
+        return w.kernel_gamma is not None, w.recurrent_gamma is not None
 
-    def forward(self, z: Tensor, a: Tensor, states: Saved, w: Any) -> tuple[Saved, Saved]:
-        """The new states and what `backward` needs, given input part z and product a = W_h h."""
-        _, c_prev = states
-        recurrent, saved = term(a, w.recurrent_gamma, self.sizes(c_prev.shape[-1]), self.epsilon)
-        gates = _activate(z + recurrent)
+    def input_inverse(self, p: Tensor, w: Any) -> Tensor | None:
+        """What the normalisation of the input products needs, for all steps at once."""
+        if w.kernel_gamma is None:
+            return None
+        return inverse_rms(p, self.sizes(p.shape[-1] // 4), self.epsilon)
+
+    def _gates(
+        self, p: Tensor, p_inverse: Tensor | None, a: Tensor, a_inverse: Tensor | None, w: Any
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        sizes = self.sizes(a.shape[-1] // 4)
+        x, x_normalized = term(p, w.kernel_gamma, p_inverse, sizes)
+        h, h_normalized = term(a, w.recurrent_gamma, a_inverse, sizes)
+        z = x + h if w.bias is None else x + h + w.bias
+        return _activate(z), x_normalized, h_normalized
+
+    def forward(
+        self, p: Tensor, p_inverse: Tensor | None, a: Tensor, states: Saved, w: Any
+    ) -> tuple[Saved, Saved]:
+        """The new states and what `backward` needs, given the products p = W_x x and a = W_h h."""
+        sizes = self.sizes(a.shape[-1] // 4)
+        a_inverse = None if w.recurrent_gamma is None else inverse_rms(a, sizes, self.epsilon)
+        gates, _, _ = self._gates(p, p_inverse, a, a_inverse, w)
         i, f, g, o = tf.split(gates, 4, axis=-1)
-        c = f * c_prev + i * g
-        n: Tensor = c
+        n = c = f * states[1] + i * g
         state_saved: Saved = ()
         if w.state_gamma is not None:
             state_saved = normalize(c, self.epsilon)
             n = state_saved[0] * w.state_gamma + w.state_beta
-        squashed = tf.tanh(n)
         carried = n if self.carry_normalized_state else c
-        return (o * squashed, carried), (gates, c_prev, squashed, *saved, *state_saved)
+        saved = (a, *state_saved) if a_inverse is None else (a, *state_saved, a_inverse)
+        return (o * tf.tanh(n), carried), saved
 
     def backward(
-        self, d_states: Saved, saved: Saved, w: Any
-    ) -> tuple[Tensor, Tensor, Saved, Saved]:
-        """Gradients by z, a and the old states (but for the product), and what the weights need."""
+        self,
+        d_states: Saved,
+        p: Tensor,
+        p_inverse: Tensor | None,
+        states: Saved,
+        saved: Saved,
+        w: Any,
+    ) -> tuple[Tensor, Tensor, Saved, dict[str, Tensor]]:
+        """Gradients by p, a and the old states (but for the product), and by weights, per case.
+
+        The gates are computed again: to read and write them costs more than their one tanh.
+        """
         dh, dc = d_states
-        gates, c_prev, squashed, *terms = saved
+        a, *others = saved
+        a_inverse = None if w.recurrent_gamma is None else others[-1]
+        gates, x_normalized, h_normalized = self._gates(p, p_inverse, a, a_inverse, w)
         i, f, g, o = tf.split(gates, 4, axis=-1)
+        if w.state_gamma is None:
+            squashed = tf.tanh(f * states[1] + i * g)
+        else:
+            squashed = tf.tanh(others[0] * w.state_gamma + w.state_beta)
         dn = dh * o * (1 - tf.square(squashed))
         if self.carry_normalized_state:
             dn, dc = dn + dc, tf.zeros_like(dc)
-        dc += dn if w.state_gamma is None else normalize_gradient(dn * w.state_gamma, *terms[-2:])
+        if w.state_gamma is None:
+            dc += dn
+        else:
+            dc += normalize_gradient(dn * w.state_gamma, *others[:2])
         # Of all gates at once: s' = s (1 - s) for a sigmoid s, t' = (1 - t) (1 + t) for a tanh t.
-        outer = tf.concat([dc * g, dc * c_prev, dc * i, dh * squashed], axis=-1)
+        outer = tf.concat([dc * g, dc * states[1], dc * i, dh * squashed], axis=-1)
         dz = outer * (1 - gates) * (gates + _per_gate(dc.shape[-1], gates.dtype, 0.0, 1.0))
-        da = term_gradient(dz, w.recurrent_gamma, self.sizes(c_prev.shape[-1]), tuple(terms[:2]))
-        return dz, da, (tf.zeros_like(dh), dc * f), (dn,)
-
-    def weight_gradients(self, dz: Tensor, extra: Saved, saved: Saved, w: Any) -> dict[str, Any]:
-        """Gradients by the weights that act inside the loop, over all steps."""
-        (dn,), terms = extra, saved[3:]
-        gradients = {"recurrent_gamma": gamma_gradient(dz, w.recurrent_gamma, tuple(terms[:2]))}
+        sizes = self.sizes(dc.shape[-1])
+        dp = term_gradient(dz, w.kernel_gamma, x_normalized, p_inverse, sizes)
+        da = term_gradient(dz, w.recurrent_gamma, h_normalized, a_inverse, sizes)
+        by_weight = {
+            "bias": dz,
+            "kernel_gamma": dz * x_normalized,
+            "recurrent_gamma": dz * h_normalized,
+            "state_beta": dn,
+        }
         if w.state_gamma is not None:
-            gradients["state_gamma"] = sum_over_steps(dn * terms[-2])
-            gradients["state_beta"] = sum_over_steps(dn)
-        return gradients
+            by_weight["state_gamma"] = dn * others[0]
+        return dp, da, (tf.zeros_like(dh), dc * f), by_weight

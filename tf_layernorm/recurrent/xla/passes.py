@@ -1,8 +1,8 @@
 """The loop over time, forward and backward, for any of the three cells.
 
-The input part of every step is one product before the loop, and the gradient by `recurrent_kernel`
-one product after it; the backward loop carries nothing but the gradients by the states. Shapes: B
-batch, T time, D features, U units.
+The products with the inputs are one product before the loop, and the gradients by both kernels one
+product each after it; the backward loop carries the gradients by the states and sums those by the
+other weights. Shapes: B batch, T time, D features, U units, n units of all gates.
 """
 
 from typing import Any, NamedTuple
@@ -21,13 +21,7 @@ from tf_layernorm.recurrent.xla.loop import (
     time_major_mask,
     where,
 )
-from tf_layernorm.recurrent.xla.terms import (
-    Saved,
-    gamma_gradient,
-    sum_over_steps,
-    term,
-    term_gradient,
-)
+from tf_layernorm.recurrent.xla.terms import Saved, center
 from tf_layernorm.recurrent.zoneout import split_share, zone_out
 
 
@@ -35,9 +29,20 @@ class Residuals(NamedTuple):
     """What the backward pass needs of the forward pass, all of it time-major."""
 
     x: Tensor  # [T, B, D]
-    h: Tensor  # [T, B, U], after each step
-    input_saved: Saved  # [T, B, ...]
+    p: Tensor  # [T, B, n], the products with the inputs
+    p_inverse: Tensor | None  # [T, B, ...]
+    states: Saved  # [T, B, U], after each step
     saved: Saved  # [T, B, ...]
+
+
+def _kernels(cell: Any, w: Any, dtype: Any) -> list[Tensor]:
+    """The kernels in `dtype`; those of normalised products centred, before they lose digits."""
+    kernels = (w.kernel, w.recurrent_kernel)
+    sizes = cell.sizes(w.recurrent_kernel.shape[0])
+    return [
+        tf.cast(center(kernel, sizes) if normalized else kernel, dtype)
+        for kernel, normalized in zip(kernels, cell.normalizes(w), strict=True)
+    ]
 
 
 def forward_pass(
@@ -53,22 +58,20 @@ def forward_pass(
     """The last states and the residuals, of which only h is filled if nothing is to be saved."""
     dtype = at_least_float32(x.dtype.name)
     w = in_dtype(w, dtype)
-    units = w.recurrent_kernel.shape[0]
+    kernel, recurrent_kernel = _kernels(cell, w, x.dtype)
     x = tf.transpose(x, [1, 0, 2])  # [T, B, D]
     steps, mask, share = length(x), time_major_mask(mask), time_major(share)
-    gamma = getattr(w, "kernel_gamma", None)
-    z, input_saved = term(product(x, w.kernel, dtype), gamma, cell.sizes(units), cell.epsilon)
-    if cell.bias(w) is not None:
-        z += cell.bias(w)
-    z = at_least_one_step(z)
+    p = at_least_one_step(product(x, kernel, dtype))
+    p_inverse = cell.input_inverse(p, w)
 
     def step(t: Any, states: Saved) -> tuple[Saved, Saved]:
         h = states[0] if recurrent_mask is None else states[0] * recurrent_mask
-        new, saved = cell.forward(z[t], product(h, w.recurrent_kernel, dtype), states, w)
+        at = None if p_inverse is None else p_inverse[t]
+        new, saved = cell.forward(p[t], at, product(h, recurrent_kernel, dtype), states, w)
         new = new if share is None else zone_out(new, states, share[t])
         new = tuple(tf.cast(n, old.dtype) for n, old in zip(new, states, strict=True))
         new = where(None if mask is None else mask[t], new, states)
-        return new, (new[0], *saved) if save else (new[0],)
+        return new, (*new, *saved) if save else (new[0],)
 
     # Only the shapes and dtypes of this one are used: it is no part of the program.
     buffers = Buffers(steps, step(0, states)[1])
@@ -80,8 +83,8 @@ def forward_pass(
     _, last, arrays = tf.while_loop(
         lambda t, *_: t < steps, body, (0, states, buffers.make()), maximum_iterations=steps
     )
-    h, *saved = buffers.stack(arrays)
-    return last, Residuals(x, h, input_saved, tuple(saved))
+    stacked, n = buffers.stack(arrays), len(states)
+    return last, Residuals(x, p, p_inverse, stacked[:n], stacked[n:])
 
 
 def backward_pass(
@@ -96,16 +99,17 @@ def backward_pass(
     share: Any,
 ) -> tuple[Tensor, Saved, Any]:
     """Gradients by the inputs, the initial states and the weights."""
-    x, h, input_saved, saved = residuals
+    x, p, p_inverse, after, saved = residuals
     given, dtype = w, at_least_float32(x.dtype.name)
     w = in_dtype(w, dtype)
-    units = w.recurrent_kernel.shape[0]
+    kernel, recurrent_kernel = _kernels(cell, w, x.dtype)
     steps, mask, share = length(x), time_major_mask(mask), time_major(share)
+    before = tuple(tf.concat([s[None], a], axis=0) for s, a in zip(states, after, strict=True))
     if d_outputs is not None:
         d_outputs = at_least_one_step(tf.cast(tf.transpose(d_outputs, [1, 0, 2]), dtype))
-    padded = tuple(at_least_one_step(s) for s in saved)
+    saved = tuple(at_least_one_step(s) for s in saved)
 
-    def step(t: Any, d_states: Saved) -> tuple[Saved, Saved]:
+    def step(t: Any, d_states: Saved) -> tuple[Saved, Saved, dict[str, Tensor]]:
         if d_outputs is not None:
             d_states = (d_states[0] + d_outputs[t], *d_states[1:])
         at = None if mask is None else mask[t]
@@ -113,8 +117,10 @@ def backward_pass(
         d_new = d_valid = where(at, d_states, nothing)
         if share is not None:
             d_new = tuple(s * d for s, d in zip(split_share(share[t], d_new), d_new, strict=True))
-        dz, da, d_old, extra = cell.backward(d_new, tuple(s[t] for s in padded), w)
-        dh = product(tf.cast(da, x.dtype), w.recurrent_kernel, dtype, transpose_b=True)
+        old, kept = (tuple(v[t] for v in values) for values in (before, saved))
+        inverse = None if p_inverse is None else p_inverse[t]
+        dp, da, d_old, by_weight = cell.backward(d_new, p[t], inverse, old, kept, w)
+        dh = product(tf.cast(da, x.dtype), recurrent_kernel, dtype, transpose_b=True)
         if recurrent_mask is not None:
             dh *= tf.cast(recurrent_mask, dtype)
         d_old = (d_old[0] + dh, *d_old[1:])
@@ -123,34 +129,41 @@ def backward_pass(
         if at is not None:
             passed = where(at, nothing, d_states)
             d_old = tuple(d + p for d, p in zip(d_old, passed, strict=True))
-        return d_old, (dz, da, *extra)
+        sums = {
+            name: tf.reduce_sum(d, axis=0)
+            for name, d in by_weight.items()
+            if getattr(w, name) is not None
+        }
+        return d_old, (dp,) if da is dp else (dp, da), sums
 
     d_states = tuple(tf.cast(d, dtype) for d in d_last)
-    buffers = Buffers(steps, step(0, d_states)[1])
+    _, written, sums = step(0, d_states)
+    buffers = Buffers(steps, written)
 
-    def body(t: Tensor, d_states: Saved, arrays: Any) -> Any:
-        d_old, written = step(t, d_states)
-        return t - 1, d_old, buffers.write(arrays, t, written)
+    def body(t: Tensor, d_states: Saved, arrays: Any, totals: dict[str, Tensor]) -> Any:
+        d_old, written, sums = step(t, d_states)
+        totals = {name: total + sums[name] for name, total in totals.items()}
+        return t - 1, d_old, buffers.write(arrays, t, written), totals
 
-    _, d_states, arrays = tf.while_loop(
-        lambda t, *_: t >= 0, body, (steps - 1, d_states, buffers.make()), maximum_iterations=steps
+    totals = {name: tf.zeros_like(s) for name, s in sums.items()}
+    _, d_states, arrays, gradients = tf.while_loop(
+        lambda t, *_: t >= 0,
+        body,
+        (steps - 1, d_states, buffers.make(), totals),
+        maximum_iterations=steps,
     )
-    dz, da, *extra = buffers.stack(arrays)
+    products = tuple(tf.cast(d, x.dtype) for d in buffers.stack(arrays))
+    dp, da = products[0], products[-1]
 
-    before = tf.concat([states[0][None], h], axis=0)[:-1]  # [T, B, U]
+    h = before[0][:-1]  # [T, B, U]
     if recurrent_mask is not None:
-        before *= recurrent_mask
-    gamma = getattr(w, "kernel_gamma", None)
-    dp = tf.cast(term_gradient(dz, gamma, cell.sizes(units), input_saved), x.dtype)
-    gradients = {
-        **cell.weight_gradients(dz, tuple(extra), saved, w),
-        "kernel": weight_product(x, dp, dtype),
-        "recurrent_kernel": weight_product(before, tf.cast(da, x.dtype), dtype),
-        "kernel_gamma": gamma_gradient(dz, gamma, input_saved),
-    }
-    if cell.bias(w) is not None:
-        gradients["bias"] = sum_over_steps(dz)
-    dx = tf.transpose(product(dp, w.kernel, x.dtype, transpose_b=True), [1, 0, 2])
+        h *= recurrent_mask
+    sizes = cell.sizes(w.recurrent_kernel.shape[0])
+    names, inputs = ("kernel", "recurrent_kernel"), (x, h)
+    for name, i, d, normalized in zip(names, inputs, (dp, da), cell.normalizes(w), strict=True):
+        gradient = weight_product(i, d, dtype)
+        gradients[name] = center(gradient, sizes) if normalized else gradient
+    dx = tf.transpose(product(dp, kernel, x.dtype, transpose_b=True), [1, 0, 2])
     d_initial = tuple(tf.cast(d, s.dtype) for d, s in zip(d_states, states, strict=True))
     d_weights = (
         None if v is None else tf.cast(gradients[name], v.dtype)

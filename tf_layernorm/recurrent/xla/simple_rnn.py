@@ -6,13 +6,7 @@ from typing import Any
 import tensorflow as tf
 
 from tf_layernorm._arguments import Tensor
-from tf_layernorm.recurrent.xla.terms import (
-    Saved,
-    gamma_gradient,
-    sum_over_steps,
-    term,
-    term_gradient,
-)
+from tf_layernorm.recurrent.xla.terms import Saved, inverse_rms, term, term_gradient
 
 
 @dataclass(frozen=True)
@@ -25,30 +19,34 @@ class SimpleRNNRecurrence:
         """The parts of the sum that are normalised together."""
         return (units,)
 
-    def bias(self, w: Any) -> Tensor | None:
-        """The bias that is added to the input part: none, it acts after the norm of the sum."""
+    def normalizes(self, w: Any) -> tuple[bool, bool]:
+        """Whether the products with the inputs and with the state are normalised: as one sum."""
+        return True, True
+
+    def input_inverse(self, p: Tensor, w: Any) -> None:
+        """What the normalisation of the input products needs: nothing, the sum is normalised."""
         return None
 
-    def forward(self, z: Tensor, a: Tensor, states: Saved, w: Any) -> tuple[Saved, Saved]:
-        """The new states and what `backward` needs, given input part z and product a = W_h h."""
-        y, saved = term(z + a, w.gamma, self.sizes(a.shape[-1]), self.epsilon)
-        h = tf.tanh(y if w.bias is None else y + w.bias)
-        return (h,), (h, *saved)
+    def _step(self, total: Tensor, inverse: Tensor, w: Any) -> tuple[Tensor, Tensor]:
+        """The new state and the normalised sum."""
+        y, normalized = term(total, w.gamma, inverse, self.sizes(total.shape[-1]))
+        return tf.tanh(y if w.bias is None else y + w.bias), normalized
+
+    def forward(
+        self, p: Tensor, p_inverse: None, a: Tensor, states: Saved, w: Any
+    ) -> tuple[Saved, Saved]:
+        """The new states and what `backward` needs, given the products p = W_x x and a = W_h h."""
+        total = p + a
+        inverse = inverse_rms(total, self.sizes(a.shape[-1]), self.epsilon)
+        return (self._step(total, inverse, w)[0],), (total, inverse)
 
     def backward(
-        self, d_states: Saved, saved: Saved, w: Any
-    ) -> tuple[Tensor, Tensor, Saved, Saved]:
-        """Gradients by z, a and the old states (but for the product), and what the weights need."""
+        self, d_states: Saved, p: Tensor, p_inverse: None, states: Saved, saved: Saved, w: Any
+    ) -> tuple[Tensor, Tensor, Saved, dict[str, Tensor]]:
+        """Gradients by p, a and the old states (but for the product), and by weights, per case."""
         (dh,) = d_states
-        h, *terms = saved
+        total, inverse = saved
+        h, normalized = self._step(total, inverse, w)
         dy = dh * (1 - tf.square(h))
-        da = term_gradient(dy, w.gamma, self.sizes(h.shape[-1]), tuple(terms))
-        return da, da, (tf.zeros_like(dh),), (dy,)
-
-    def weight_gradients(self, dz: Tensor, extra: Saved, saved: Saved, w: Any) -> dict[str, Any]:
-        """Gradients by the weights that act inside the loop, over all steps."""
-        (dy,) = extra
-        gradients = {"gamma": gamma_gradient(dy, w.gamma, saved[1:])}
-        if w.bias is not None:
-            gradients["bias"] = sum_over_steps(dy)
-        return gradients
+        da = term_gradient(dy, w.gamma, normalized, inverse, self.sizes(h.shape[-1]))
+        return da, da, (tf.zeros_like(dh),), {"bias": dy, "gamma": dy * normalized}

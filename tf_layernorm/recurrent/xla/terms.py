@@ -1,4 +1,9 @@
-"""A normalised term and its gradient, written out for a loop that is compiled as one program."""
+"""A normalised product and its gradient, written out for a loop that is compiled as one program.
+
+LN subtracts the mean over the units of W x, which is the same as taking from every row of W its
+mean over the units: done to the weights, once a pass, it costs no step anything. What is left of LN
+in the loop is a division by the root mean square, and of its gradient one mean rather than two.
+"""
 
 from collections.abc import Sequence
 
@@ -9,52 +14,71 @@ from tf_layernorm._arguments import Tensor
 Saved = tuple[Tensor, ...]
 
 
+def row_mean(x: Tensor) -> Tensor:
+    """The mean over the last axis, which is kept."""
+    # XLA's CPU backend adds up a row number by number, but a product several at a time.
+    return tf.tensordot(x, tf.ones([x.shape[-1], 1], x.dtype), axes=1) / x.shape[-1]
+
+
+def shift(x: Tensor) -> Tensor:
+    """`x` less its mean over the last axis."""
+    # Relative to one entry, a constant vector is exactly 0 and a large mean costs no digits.
+    x = x - x[..., :1]
+    return x - row_mean(x)
+
+
+def center(kernel: Tensor, sizes: Sequence[int]) -> Tensor:
+    """Weights whose products have mean 0 in each of the consecutive parts of the units."""
+    return tf.concat([shift(part) for part in tf.split(kernel, sizes, axis=-1)], axis=-1)
+
+
+def inverse_rms(x: Tensor, sizes: Sequence[int], epsilon: float) -> Tensor:
+    """1 / sqrt(mean(x^2) + epsilon) of each part of the last axis: shape [..., parts]."""
+    parts = tf.split(x, sizes, axis=-1)
+    return tf.concat([tf.math.rsqrt(row_mean(tf.square(p)) + epsilon) for p in parts], axis=-1)
+
+
+def term(
+    x: Tensor, gamma: Tensor | None, inverse: Tensor | None, sizes: Sequence[int]
+) -> tuple[Tensor, Tensor]:
+    """LN(x; gamma) of a centred product, and the same before gamma; `x` itself without gamma."""
+    if gamma is None:
+        return x, x
+    parts = zip(tf.split(x, sizes, axis=-1), tf.split(inverse, len(sizes), axis=-1), strict=True)
+    normalized = tf.concat([part * factor for part, factor in parts], axis=-1)
+    return normalized * gamma, normalized
+
+
+def term_gradient(
+    d: Tensor,
+    gamma: Tensor | None,
+    normalized: Tensor,
+    inverse: Tensor | None,
+    sizes: Sequence[int],
+) -> Tensor:
+    """The gradient of `term` by x, up to a constant in each part.
+
+    Such a constant is what centred weights lose in turn, so nothing subtracts it.
+    """
+    if gamma is None:
+        return d
+    parts = zip(
+        tf.split(d, sizes, axis=-1),
+        tf.split(gamma, sizes),
+        tf.split(normalized, sizes, axis=-1),
+        tf.split(inverse, len(sizes), axis=-1),
+        strict=True,
+    )
+    return tf.concat([i * (d * g - n * row_mean(d * g * n)) for d, g, n, i in parts], axis=-1)
+
+
 def normalize(x: Tensor, epsilon: float) -> Saved:
     """(x - mu) / sqrt(var + epsilon), and 1 / sqrt(var + epsilon), over the last axis."""
-    # Relative to one entry, a constant vector is exactly 0 and a large mean costs no digits.
-    centered = x - x[..., :1]
-    centered = centered - tf.reduce_mean(centered, axis=-1, keepdims=True)
-    variance = tf.reduce_mean(tf.square(centered), axis=-1, keepdims=True)
-    inverse = tf.math.rsqrt(variance + epsilon)
+    centered = shift(x)
+    inverse = tf.math.rsqrt(row_mean(tf.square(centered)) + epsilon)
     return centered * inverse, inverse
 
 
 def normalize_gradient(d: Tensor, normalized: Tensor, inverse: Tensor) -> Tensor:
     """The gradient of `normalize` by x, given that by its first result."""
-    slope = tf.reduce_mean(d * normalized, axis=-1, keepdims=True)
-    return inverse * (d - tf.reduce_mean(d, axis=-1, keepdims=True) - normalized * slope)
-
-
-def term(
-    x: Tensor, gamma: Tensor | None, sizes: Sequence[int], epsilon: float
-) -> tuple[Tensor, Saved]:
-    """LN(x; gamma) over consecutive parts of the last axis, and what its gradient needs."""
-    if gamma is None:
-        return x, ()
-    parts = [normalize(part, epsilon) for part in tf.split(x, sizes, axis=-1)]
-    normalized = tf.concat([part[0] for part in parts], axis=-1)
-    inverse = tf.concat([part[1] for part in parts], axis=-1)
-    return normalized * gamma, (normalized, inverse)
-
-
-def term_gradient(d: Tensor, gamma: Tensor | None, sizes: Sequence[int], saved: Saved) -> Tensor:
-    """The gradient of `term` by x."""
-    if gamma is None:
-        return d
-    parts = zip(
-        tf.split(d * gamma, sizes, axis=-1),
-        tf.split(saved[0], sizes, axis=-1),
-        tf.split(saved[1], len(sizes), axis=-1),
-        strict=True,
-    )
-    return tf.concat([normalize_gradient(*part) for part in parts], axis=-1)
-
-
-def sum_over_steps(x: Tensor) -> Tensor:
-    """Sums [T, B, n] to [n]."""
-    return tf.reduce_sum(x, axis=[0, 1])
-
-
-def gamma_gradient(d: Tensor, gamma: Tensor | None, saved: Saved) -> Tensor | None:
-    """The gradient of `term` by gamma, over all steps."""
-    return None if gamma is None else sum_over_steps(d * saved[0])
+    return inverse * (d - row_mean(d) - normalized * row_mean(d * normalized))
