@@ -39,6 +39,22 @@ class Written:
     ended: bool
 
 
+def check_request(text: str, count: int, bias: float, prime: Line | None) -> None:
+    """Raises a `ValueError` if an argument of `Writer.write` is out of its range."""
+    if not text.strip():
+        raise ValueError(f"`text` must not be empty. Received: text={text!r}")
+    length = len(text) if prime is None else len(prime.text) + 1 + len(text)
+    if length > LONGEST_TEXT:
+        raise ValueError(
+            f"`text` must have at most {LONGEST_TEXT} characters, together with those of a line "
+            f"to continue. Received: {length} characters"
+        )
+    if count < 1:
+        raise ValueError(f"`count` must be at least 1. Received: count={count}")
+    if not 0 <= bias < np.inf:
+        raise ValueError(f"`bias` must be at least 0. Received: bias={bias}")
+
+
 class Writer:
     """A trained network that writes texts.
 
@@ -66,20 +82,8 @@ class Writer:
         self.step: StepModel = step_model(keras.models.load_model(folder / MODEL))
         self._step = tf.function(self.step, reduce_retracing=True)
 
-    def check(self, text: str, prime: Line | None = None) -> str:
-        """The text as the network sees it: unknown characters are shown as `data.pen.UNKNOWN`.
-
-        Raises:
-            ValueError: If there is nothing to write, or too much.
-        """
-        if not text.strip():
-            raise ValueError(f"`text` must not be empty. Received: text={text!r}")
-        count = len(text) if prime is None else len(prime.text) + 1 + len(text)
-        if count > LONGEST_TEXT:
-            raise ValueError(
-                f"`text` must have at most {LONGEST_TEXT} characters, together with those of a "
-                f"line to continue. Received: {count} characters"
-            )
+    def seen(self, text: str) -> str:
+        """The text as the network sees it, with `data.pen.UNKNOWN` for what it doesn't know."""
         return "".join(c if c in self.alphabet else UNKNOWN for c in text)
 
     def write(
@@ -106,11 +110,7 @@ class Writer:
         Raises:
             ValueError: If an argument is out of its range.
         """
-        text = self.check(text, prime)
-        if count < 1:
-            raise ValueError(f"`count` must be at least 1. Received: count={count}")
-        if not 0 <= bias < np.inf:
-            raise ValueError(f"`bias` must be at least 0. Received: bias={bias}")
+        check_request(text, count, bias, prime)
         whole = text if prime is None else f"{prime.text} {text}"
         codes = np.tile(encode(whole, self.alphabet), (count, 1))
         rng, step = np.random.default_rng(seed), self._step
@@ -215,8 +215,10 @@ def write_page(
     out = Path(out)
     if out.suffix != ".png":
         raise ValueError(f"`out` must be a .png file. Received: out={str(out)!r}")
-    writer, line = Writer(model), None if prime is None else load_prime(prime)
-    seen = writer.check(text, line)
+    line = None if prime is None else load_prime(prime)
+    check_request(text, count, bias, line)
+    writer = Writer(model)
+    seen = writer.seen(text)
     lines = writer.write(text, count=count, bias=bias, seed=seed, prime=line)
     draw_page([line.points for line in lines], f"{seen}   (bias {bias:g})", out)
     said = [f"{out}: {count} of {text!r}, bias {bias:g}, seed {seed}"]
