@@ -104,6 +104,24 @@ def export_litert(model: keras.Model, path: str | os.PathLike[str]) -> None:
         )
 
 
+def export_onnx(model: keras.Model, path: str | os.PathLike[str]) -> None:
+    """Writes a model over whole sequences as ONNX, for onnxruntime and others.
+
+    Batch sizes and lengths may be open. The loop of `LNLSTM`, `LNGRU` and `LNSimpleRNN` is traced
+    in another form than in `model.export(path, format="onnx")`, which tf2onnx can't convert; all
+    other layers convert either way. Needs the packages tf2onnx and onnx.
+
+    Args:
+        model: A built Sequential or functional model, of float32.
+        path: The file to write.
+    """
+    # Keras asks for a model that was called, unless it is given the signature.
+    graph = keras.Model(list(model.inputs), list(model.outputs))
+    signature = [[tf.TensorSpec(t.shape, t.dtype, t.name) for t in graph.inputs]]
+    with scatter_buffers():
+        graph.export(os.fspath(path), format="onnx", verbose=False, input_signature=signature)
+
+
 @contextmanager
 def _explained(model: keras.Model) -> Iterator[None]:
     """Says what to do where the converter fails."""
