@@ -49,7 +49,7 @@ class Config:
 
 PRESETS = {
     "paper": Config(data="full"),
-    "small": Config(units=100, length=250, updates=100, epochs=30, seeds=1),
+    "small": Config(units=100, length=200, updates=100, epochs=15, seeds=1),
     "smoke": Config(
         lines=40,
         units=12,
