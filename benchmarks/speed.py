@@ -1,33 +1,73 @@
 """Time of a train step and of a forward pass, side by side in one run.
 
-    python benchmarks/speed.py --out benchmarks/results
+    python benchmarks/speed.py --peers torch=PYTHON,jax=PYTHON --out benchmarks/results
 
 Candidates are interleaved and each counts with its fastest repeat. Only ratios mean anything on
-another machine. A Keras candidate counts with the better of XLA on and off.
+another machine. A Keras candidate counts with the better of XLA on and off. Other libraries take
+part where this environment has them, or the one whose interpreter `--peers` names.
 """
 
 import argparse
+import importlib.util
 import json
 import math
 import os
 import platform
-import time
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from peers import CELLS, MODULES, Run, timed
 
 SHAPES = ((8, 200, 64, 400), (64, 100, 240, 240), (128, 64, 256, 256))  # B, T, D, H
 
 
-def best_times(runs: dict[str, Any], repeats: int) -> dict[str, float]:
-    """Milliseconds of each run's fastest repeat, all runs taking turns."""
-    for run in runs.values():
-        run()  # compiles
-    times = {name: math.inf for name in runs}
+class Peer:
+    """Another library's candidate, which runs in a process of its own."""
+
+    def __init__(self, python: str, library: str, cell: str, shape: tuple[int, ...]) -> None:
+        command = [python, str(Path(__file__).with_name("peers.py")), library, cell]
+        self.process = subprocess.Popen(
+            [*command, *map(str, shape)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+
+    def time(self, kind: str) -> float:
+        assert self.process.stdin and self.process.stdout
+        self.process.stdin.write(kind + "\n")
+        self.process.stdin.flush()
+        return float(self.process.stdout.readline())
+
+    def close(self) -> None:
+        self.process.communicate()
+
+
+def find_peers(option: str | None) -> dict[str, str]:
+    """The Python interpreter of every library that is there or named."""
+    named = dict(pair.split("=", 1) for pair in option.split(",")) if option else {}
+    unknown = set(named) - set(MODULES.values())
+    if unknown:
+        raise ValueError(f"`--peers` must name some of {set(MODULES.values())}. Received: {option}")
+    return {
+        library: named.get(module, sys.executable)
+        for library, module in MODULES.items()
+        if module in named or importlib.util.find_spec(module)
+    }
+
+
+def best_times(timers: dict[str, Callable[[], float]], repeats: int) -> dict[str, float]:
+    """Milliseconds of each candidate's fastest repeat, all of them taking turns."""
+    for timer in timers.values():
+        timer()  # compiles
+    times = {name: math.inf for name in timers}
     for _ in range(repeats):
-        for name, run in runs.items():
-            start = time.perf_counter()
-            run()
-            times[name] = min(times[name], 1e3 * (time.perf_counter() - start))
+        for name, timer in timers.items():
+            times[name] = min(times[name], timer())
     return times
 
 
@@ -40,7 +80,7 @@ def best_of_jit(times: dict[str, float]) -> dict[str, float]:
     return best
 
 
-def measure(cells: list[str], repeats: int) -> list[dict[str, Any]]:
+def measure(cells: list[str], repeats: int, found: dict[str, str]) -> list[dict[str, Any]]:
     """A row of milliseconds for each cell, shape and kind of step."""
     import tensorflow as tf
     from candidates import keras_candidates
@@ -51,8 +91,15 @@ def measure(cells: list[str], repeats: int) -> list[dict[str, Any]]:
             batch, steps, features, units = shape
             x = tf.random.stateless_normal([batch, steps, features], seed=[0, 0])
             candidates = keras_candidates(cell, x, units)
+            peers = {
+                library: Peer(python, library, cell, shape)
+                for library, python in found.items()
+                if cell in CELLS[library]
+            }
             for k, kind in enumerate(("train", "forward")):
-                times = best_times({name: c[k] for name, c in candidates.items()}, repeats)
+                timers = {name: _timer(runs[k]) for name, runs in candidates.items()}
+                timers |= {library: _peer_timer(peer, kind) for library, peer in peers.items()}
+                times = best_times(timers, repeats)
                 row = {"cell": cell, "shape": shape, "kind": kind, "ms": times}
                 rows.append(row)
                 fused = best_of_jit(times)["fused"]
@@ -62,7 +109,17 @@ def measure(cells: list[str], repeats: int) -> list[dict[str, Any]]:
                     ratios,
                     flush=True,
                 )
+            for peer in peers.values():
+                peer.close()
     return rows
+
+
+def _timer(run: Run) -> Callable[[], float]:
+    return lambda: timed(run)
+
+
+def _peer_timer(peer: Peer, kind: str) -> Callable[[], float]:
+    return lambda: peer.time(kind)
 
 
 def geometric_means(rows: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
@@ -77,15 +134,41 @@ def geometric_means(rows: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
     return means
 
 
+def draw(means: dict[str, dict[str, float]], path: Path) -> None:
+    """A bar for each candidate: how many times as long as ours it takes."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    from matplotlib import pyplot as plt
+
+    names = list(means)
+    figure, axes = plt.subplots(1, len(names), figsize=(3.2 * len(names), 3), layout="constrained")
+    for axis, name in zip(axes.flat if len(names) > 1 else [axes], names, strict=True):
+        labels = [label.replace("fused", "tf_layernorm") for label in means[name]][::-1]
+        values = list(means[name].values())[::-1]
+        colors = ["#d1495b" if label == "tf_layernorm" else "#8d99ae" for label in labels]
+        bars = axis.barh(labels, values, color=colors)
+        axis.bar_label(bars, fmt="%.2f", padding=2, fontsize=8)
+        axis.set_title(name)
+        axis.set_xlim(0, 1.15 * max(values))
+        axis.set_xlabel("time over that of tf_layernorm")
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.tick_params(labelsize=8)
+    figure.savefig(path, dpi=150)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--cells", default="LSTM,GRU,SimpleRNN", help="comma-separated")
     parser.add_argument("--repeats", type=int, default=20)
-    parser.add_argument("--out", type=Path, help="folder for speed.json")
+    parser.add_argument(
+        "--peers", metavar="MODULE=PYTHON,...", help="interpreters with torch, jax, ... beside ours"
+    )
+    parser.add_argument("--out", type=Path, help="folder for speed.json and speed.png")
     arguments = parser.parse_args()
-    rows = measure(arguments.cells.split(","), arguments.repeats)
+    rows = measure(arguments.cells.split(","), arguments.repeats, find_peers(arguments.peers))
     means = geometric_means(rows)
     for name, ratios in means.items():
         print(name, {k: round(v, 2) for k, v in ratios.items()})
@@ -94,6 +177,7 @@ def main() -> None:
         machine = f"{platform.machine()}, {os.cpu_count()} cores"
         result = {"machine": machine, "rows": rows, "times_fused": means}
         (arguments.out / "speed.json").write_text(json.dumps(result, indent=1) + "\n")
+        draw(means, arguments.out / "speed.png")
 
 
 if __name__ == "__main__":
