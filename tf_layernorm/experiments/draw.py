@@ -74,12 +74,13 @@ def title(variant: str) -> str:
     return variant.removeprefix("glimpses") + " glimpses"
 
 
-def build_model(config: Config, norm: str) -> DRAW:
+def build_model(config: Config, norm: str, seed: int = 0) -> DRAW:
     """The compiled network.
 
     Args:
         config: The run's `Config`.
         norm: `"layer"`, `"none"` or `"all"`.
+        seed: Seed of the noise.
 
     Raises:
         ValueError: If `norm` is unknown.
@@ -87,8 +88,8 @@ def build_model(config: Config, norm: str) -> DRAW:
     Example:
 
     >>> from tf_layernorm.experiments.draw import PRESETS, build_model
-    >>> build_model(PRESETS["paper"], "none").count_params()
-    961275
+    >>> build_model(PRESETS["paper"], "none").count_params()  # and a count of the noise drawn
+    961276
     """
     if norm not in NORMS:
         raise ValueError(f"`norm` must be one of {NORMS}. Received: norm={norm!r}")
@@ -99,6 +100,7 @@ def build_model(config: Config, norm: str) -> DRAW:
         config.read_size,
         config.write_size,
         normalize=NORMALIZE[norm],
+        seed=seed,
         name=f"draw_{norm}",
     )
     model.build((None, 784))
@@ -131,7 +133,7 @@ def run_curve(
 
     def build() -> keras.Model:
         keras.utils.set_random_seed(seed)
-        return build_model(config, norm)
+        return build_model(config, norm, seed)
 
     parts = {"validation": digits.validation, "test": digits.test}
     held_out = {name: batches((part,), 500) for name, part in parts.items()}

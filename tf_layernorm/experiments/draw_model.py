@@ -62,6 +62,8 @@ class DRAW(ArgumentsMixin, keras.Model):
         write_size: Filters a side of the writing window, at least 2. Defaults to `5`.
         pixels: Pixels a side of the image. Defaults to `28`.
         normalize: What the LSTMs normalise, as in `LNLSTMCell`. Defaults to `("state",)`.
+        seed: Integer seed of the noise. The model counts the noise it has drawn, in a weight, so
+            that training goes on where it was after saving and loading. Defaults to `0`.
         **kwargs: `name`, `dtype` and so on of `keras.Model`.
 
     Call arguments:
@@ -93,6 +95,7 @@ class DRAW(ArgumentsMixin, keras.Model):
         write_size: int = 5,
         pixels: int = 28,
         normalize: Sequence[str] = ("state",),
+        seed: int = 0,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -107,7 +110,6 @@ class DRAW(ArgumentsMixin, keras.Model):
         self.posterior = keras.layers.Dense(2 * latent, dtype=dtype, name="posterior")
         self.reader = keras.layers.Dense(PARAMETERS, dtype=dtype, name="reader")
         self.writer = keras.layers.Dense(PARAMETERS + write_size**2, dtype=dtype, name="writer")
-        self.seed_generator = keras.random.SeedGenerator()
         self._figures = [keras.metrics.Mean(name=n) for n in ("bound", "reconstruction", "kl")]
 
     def build(self, input_shape: Shape) -> None:
@@ -130,6 +132,15 @@ class DRAW(ArgumentsMixin, keras.Model):
             )
             for name in State._fields
         ]
+        # Keras' own `SeedGenerator` isn't saved with a model.
+        self.draws = self.add_weight(
+            name="draws",
+            shape=(),
+            initializer="zeros",
+            dtype="int32",
+            trainable=False,
+            aggregation="only_first_replica",
+        )
 
     @property
     def metrics(self) -> list[keras.Metric]:
@@ -181,7 +192,9 @@ class DRAW(ArgumentsMixin, keras.Model):
 
     def call(self, images: Tensor) -> tuple[Tensor, Tensor]:
         shape = (self.glimpses, ops.shape(images)[0], self.latent)
-        noise = keras.random.normal(shape, dtype=self.compute_dtype, seed=self.seed_generator)
+        seed = tf.stack([self.seed, tf.convert_to_tensor(self.draws)])
+        noise = tf.random.stateless_normal(shape, seed, dtype=self.compute_dtype)
+        self.draws.assign_add(1)
         return self.infer(images, noise)
 
     def bound(self, images: Tensor, logits: Tensor, kl: Tensor) -> tuple[Tensor, Tensor, Tensor]:
