@@ -15,9 +15,9 @@ _by_scatter = ContextVar("by_scatter", default=False)
 
 @contextmanager
 def scatter_buffers() -> Iterator[None]:
-    """Loops that are traced inside write into tensors, which LiteRT needs, not TensorArrays.
+    """Loops traced inside write into tensors: LiteRT and tf2onnx can't do our TensorArrays.
 
-    Outside XLA each such write copies the whole tensor.
+    Outside XLA each such write may copy the whole tensor.
     """
     token = _by_scatter.set(True)
     try:
