@@ -1,9 +1,7 @@
 """The binary digits: sources, draws, and what is said of them."""
 
 import hashlib
-import os
 import socket
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -43,7 +41,7 @@ def test_packaged_digits_are_drawn_once_and_said_to_be_others():
 
 
 def amat(images):
-    return "".join(" ".join(map(str, image)) + " \n" for image in images).encode()
+    return "".join(" ".join(map(str, image)) + "\n" for image in images).encode()
 
 
 def test_fixed_binarisation_from_its_three_files(tmp_path, no_network, monkeypatch):
@@ -71,15 +69,20 @@ def test_fixed_binarisation_from_its_three_files(tmp_path, no_network, monkeypat
     np.testing.assert_array_equal(prepared.train, digits.train)
 
 
-def test_mnist_is_binarised_where_the_fixed_files_are_not(tmp_path, no_network):
-    root = os.environ.get("TF_LAYERNORM_DATA")
-    if root is None:
-        pytest.skip("needs MNIST's files in the folder mnist under $TF_LAYERNORM_DATA")
-    digits = load_binarized_mnist(Path(root) / "mnist", prepared_dir=tmp_path)
-    parts = (digits.train, digits.validation, digits.test)
+def test_mnist_is_binarised_where_the_fixed_files_are_not(tmp_path, no_network, monkeypatch):
+    for name in mnist.FILES:
+        (tmp_path / name).touch()
+    # Ink in the first pixel marks a digit of the validation part, in the second one of the test's.
+    parts = [np.zeros((count, 784), "uint8") for count in (55000, 5000, 10000)]
+    parts[1][:, 0], parts[2][:, 1] = 255, 255
+    labelled = [(images, np.zeros(len(images), "int32")) for images in parts]
+    digits = mnist.Digits(*labelled, "made up")
+    monkeypatch.setattr(mnist, "load_mnist", lambda *_, **__: digits)
+    binary = load_binarized_mnist(tmp_path)
+    parts = (binary.train, binary.validation, binary.test)
     assert [part.shape for part in parts] == [(50000, 784), (10000, 784), (10000, 784)]
-    assert digits.train.max() == 1 and digits.train.dtype == np.uint8
-    assert "not comparable" in digits.source
+    assert [int(part[:, :2].sum()) for part in parts] == [0, 5000, 10000]
+    assert "MNIST's original files" in binary.source and "not comparable" in binary.source
 
 
 def test_unprepared_is_refused_without_a_network(tmp_path, no_network):
