@@ -35,15 +35,20 @@ def test_run_prints_its_table_and_again_without_training(tmp_path, capsys, monke
     assert capsys.readouterr().out.strip() == table.strip()
 
 
-def test_run_interrupted_says_how_to_go_on(tmp_path, capsys, monkeypatch):
-    def interrupt(*_, **__):
-        raise KeyboardInterrupt
+@pytest.mark.parametrize(
+    ("error", "code", "told"),
+    [(KeyboardInterrupt(), 130, "same command"), (FloatingPointError("Diverged"), 1, "is kept")],
+    ids=["interrupted", "diverged"],
+)
+def test_run_that_ends_early_says_what_is_left(error, code, told, tmp_path, capsys, monkeypatch):
+    def fail(*_, **__):
+        raise error
 
-    monkeypatch.setattr(mnist, "run_curve", interrupt)
+    monkeypatch.setattr(mnist, "run_curve", fail)
     with pytest.raises(SystemExit) as end:
         main([*SMOKE, "--out", str(tmp_path)])
-    assert end.value.code == 130
-    assert "same command" in capsys.readouterr().err
+    assert end.value.code == code
+    assert told in capsys.readouterr().err
 
 
 def refused(command, capsys):

@@ -20,7 +20,9 @@ def build_parser() -> argparse.ArgumentParser:
     run.add_argument(
         "name", help="the experiment: mnist (section 6.6), draw (6.4), handwriting (6.5)"
     )
-    run.add_argument("--preset", default="small", help="paper, small (default) or smoke")
+    run.add_argument(
+        "--preset", default="small", help="paper, small (default), smoke; handwriting: pens"
+    )
     run.add_argument(
         "--norm",
         metavar="NAME,...",
@@ -118,6 +120,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         runner.run(options.pop("name"), norms=options.pop("norm"), **options)
     except ValueError as error:
         parser.exit(2, f"tf-layernorm: {error}\n")
+    except FloatingPointError as error:
+        parser.exit(1, f"tf-layernorm: {error}. The model before that epoch is kept.\n")
     except KeyboardInterrupt:
         parser.exit(130, "\nInterrupted. The same command goes on from the last whole epoch.\n")
     return 0
