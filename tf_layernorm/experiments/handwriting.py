@@ -249,7 +249,7 @@ def run_curve(
     def evaluate(model: keras.Model) -> dict[str, float]:
         found = model.evaluate(validation, verbose=0, return_dict=True)
         figures = {f"validation_{name}": found[name] for name in ("nll", "line_nll")}
-        return figures | {"updates": int(model.optimizer.iterations)}
+        return figures | {"updates": int(model.optimizer.iterations.numpy())}
 
     folder.mkdir(parents=True, exist_ok=True)
     (folder / STATISTICS).write_text(json.dumps(lines.statistics(), indent=1) + "\n")

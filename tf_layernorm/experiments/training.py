@@ -109,7 +109,7 @@ def train(
     done = 0
     if (folder / MODEL).exists():
         model = keras.models.load_model(folder / MODEL)
-        done = int(model.optimizer.iterations) // steps
+        done = int(model.optimizer.iterations.numpy()) // steps
     else:
         model = build()
     rows = [row for row in read_metrics(folder) if row["epoch"] <= done]
