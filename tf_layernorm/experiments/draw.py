@@ -55,7 +55,7 @@ FIGURES = (
     Figure("bound", "training bound"),
 )
 PANELS = (Figure("bound", "training bound, nats"), Figure("test_bound", "test bound, nats"))
-RACE = Figure("validation_bound", "validation bound, nats")
+RACE = Figure("validation_bound", "validation bound in nats")
 HEADLINE = "DRAW on binarised MNIST (section 6.4, as Figure 4)"
 NOTE = (
     "The bound is on the negative log likelihood, with one sample a digit; lower is better. The "
