@@ -27,7 +27,7 @@ from tf_layernorm.experiments.strategies import make_strategy
 
 LAYERS = (LNSimpleRNN, LNLSTM, LNGRU)
 RNG = np.random.default_rng(0)
-X = RNG.normal(size=(16, 3, 2)).astype("float32")
+X = RNG.normal(size=(16, 3, 6)).astype("float32")
 Y = RNG.normal(size=(16, 1)).astype("float32")
 SHARES = (slice(0, 8), slice(8, 16))
 IMAGES, LABELS = RNG.integers(0, 256, (80, 784)).astype("uint8"), np.arange(80, dtype="int32") % 10
@@ -39,7 +39,7 @@ DIGITS = Digits((IMAGES[:64], LABELS[:64]), HELD_OUT, HELD_OUT, "noise")
 def dropping_model(drivers):
     """Layers side by side on one input, each kind once with each driver; names tell them."""
     keras.utils.set_random_seed(1)
-    inputs = keras.Input((3, 2))
+    inputs = keras.Input((3, 6))
     outputs = [
         cls(
             4,
@@ -73,6 +73,7 @@ def mirrored(folder):
     mnist.PRESETS["smoke"] = CONFIG
     for name, *options in (
         ["one", "--norm", "layer"],
+        ["two", "--norm", "layer", "--strategy", "mirrored", "--epochs", "1"],
         ["two", "--norm", "layer,batch", "--strategy", "mirrored"],
     ):
         run = ["run", "mnist", "--preset", "smoke", "--out", str(folder / name)]
@@ -83,7 +84,7 @@ def descend(strategy, x, y):
     """A training loop of one's own: three steps down the mean over the cases of all replicas."""
     with strategy.scope():
         keras.utils.set_random_seed(1)
-        model = keras.Sequential([keras.Input((3, 2)), LNLSTM(4, use_fused=True)])
+        model = keras.Sequential([keras.Input((3, 6)), LNLSTM(4, use_fused=True)])
 
     def step(x, y):
         with tf.GradientTape() as tape:

@@ -63,7 +63,7 @@ def test_fit_over_two_devices_drops_and_learns_as_on_one(mirrored):
 
 def test_command_trains_over_two_devices_as_on_one(mirrored):
     folder, output = mirrored
-    assert output.count("Strategy: mirrored, 2 replicas") == 1
+    assert output.count("Strategy: mirrored, 2 replicas") == 2  # begun, and gone on with
     curve = "curves/batch16-layer-seed1"
     one, two = (read_metrics(folder / name / curve) for name in ("one", "two"))
     assert len(one) == 2
