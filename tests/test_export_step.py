@@ -140,18 +140,19 @@ def stream(step, inputs):
     return [np.stack(y, axis=1) for y in zip(*outputs, strict=True)]
 
 
-def check_equal(streamed, whole):
+def check_equal(streamed, whole, atol=1e-5):
     for stream, expected in zip(streamed, whole, strict=True):
         if stream.ndim > expected.ndim:  # the last output only
             stream = stream[:, -1]
         assert np.std(expected) > 1e-2
-        np.testing.assert_allclose(stream, expected, rtol=0, atol=1e-5)
+        np.testing.assert_allclose(stream, expected, rtol=0, atol=atol)
 
 
 @pytest.mark.parametrize("make", MODELS)
 def test_streaming_equals_the_whole_sequence(make):
     _, step, inputs, expected = case(make)
-    check_equal(stream(step, inputs), expected)
+    # In bfloat16 the fused recurrence rounds centred weights, a step those that are given.
+    check_equal(stream(step, inputs), expected, atol=2**-7 if make is half else 1e-5)
 
 
 def test_weights_are_the_models_own():
