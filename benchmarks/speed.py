@@ -21,6 +21,13 @@ from typing import Any
 
 from peers import CELLS, MODULES, Run, timed
 
+LABELS = {
+    "fused": "tf_layernorm",
+    "RNN(cell)": "keras RNN, our cell",
+    "Keras plain": "Keras, no norm",
+    "GEMM floor": "matrix products only",
+    "torch": "torch.nn, no norm",
+}
 SHAPES = ((8, 200, 64, 400), (64, 100, 240, 240), (128, 64, 256, 256))  # B, T, D, H
 
 
@@ -142,16 +149,16 @@ def draw(means: dict[str, dict[str, float]], path: Path) -> None:
     from matplotlib import pyplot as plt
 
     names = list(means)
-    figure, axes = plt.subplots(1, len(names), figsize=(3.2 * len(names), 3), layout="constrained")
+    figure, axes = plt.subplots(1, len(names), figsize=(3.6 * len(names), 3), layout="constrained")
     for axis, name in zip(axes.flat if len(names) > 1 else [axes], names, strict=True):
-        labels = [label.replace("fused", "tf_layernorm") for label in means[name]][::-1]
+        labels = [LABELS.get(label, label) for label in means[name]][::-1]
         values = list(means[name].values())[::-1]
         colors = ["#d1495b" if label == "tf_layernorm" else "#8d99ae" for label in labels]
         bars = axis.barh(labels, values, color=colors)
         axis.bar_label(bars, fmt="%.2f", padding=2, fontsize=8)
         axis.set_title(name)
         axis.set_xlim(0, 1.15 * max(values))
-        axis.set_xlabel("time over that of tf_layernorm")
+        axis.set_xlabel("time / time of tf_layernorm")
         axis.spines[["top", "right"]].set_visible(False)
         axis.tick_params(labelsize=8)
     figure.savefig(path, dpi=150)
