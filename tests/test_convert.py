@@ -131,7 +131,7 @@ HASTE = dict(kernel=(D, 4 * U), recurrent_kernel=(U, 4 * U), bias=4 * U, gamma=(
 HASTE |= dict(gamma_h=U, beta_h=U)
 
 
-def haste_lstm(p, x, h, c):
+def haste_lstm(p, x, h, c, zoneout):
     """lmnt-com/haste, frameworks/pytorch/layer_norm_lstm.py at 440d57fccc4a, lines 50-69."""
     outputs = []
     for step in np.moveaxis(x, 1, 0):
@@ -139,19 +139,21 @@ def haste_lstm(p, x, h, c):
         a += layer_norm(step @ p["kernel"], p["gamma"][0]) + p["bias"]
         i, g, f, o = np.split(a, 4, axis=1)
         c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
-        h = sigmoid(o) * np.tanh(layer_norm(c, p["gamma_h"], p["beta_h"]))
+        new = sigmoid(o) * np.tanh(layer_norm(c, p["gamma_h"], p["beta_h"]))
+        h = zoneout * h + (1 - zoneout) * new
         outputs.append(h)
     return np.stack(outputs, axis=1), (h, c)
 
 
-@pytest.mark.parametrize("framework", ["pytorch", "tf"])
-def test_haste_layer_computes_the_same(framework):
+@pytest.mark.parametrize(("framework", "zoneout"), [("pytorch", 0.0), ("tf", 0.25)])
+def test_haste_layer_computes_the_same(framework, zoneout):
     p, x, initial = draw(HASTE), normal(B, T, D, seed=50), normal(2, B, U, seed=51)
-    computed = haste_lstm(p, x, *initial)
+    computed = haste_lstm(p, x, *initial, zoneout)
     if framework == "tf":  # frameworks/tf/layer_norm_lstm.py at 62d38dde8e68, `get_weights`
         p["kernel"] = np.concatenate([p["kernel"], p.pop("recurrent_kernel")])
     arrays = {f"rnn/{name}": value for name, value in p.items()}
-    layer = convert.from_haste_lstm(arrays, "rnn/", dtype="float64", **FLAGS)
+    options = dict(zoneout=(zoneout, 0.0), dtype="float64", **FLAGS)
+    layer = convert.from_haste_lstm(arrays, "rnn/", **options)
     assert_computes(layer, x, initial, *computed, atol=1e-10)
 
 

@@ -26,8 +26,8 @@ def from_haste_lstm(arrays: Mapping[str, Any], prefix: str = "", **kwargs: Any) 
     units` values of z, r and the candidate jointly, where equation (26) normalises `2 * units`
     and (27) `units`, so no weights of `LNGRU` compute it.
 
-    A Haste layer with `zoneout` mixes the old h into the new one, at inference too. That is no
-    matter of weights and is not converted.
+    Zoneout is no matter of weights, but mixes the old h into the new one at inference too: for a
+    Haste layer with `zoneout=p` give `zoneout=(p, 0.0)`.
 
     Args:
         arrays: The arrays by name: a `state_dict()` of `haste_pytorch.LayerNormLSTM`, or the
