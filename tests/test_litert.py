@@ -4,16 +4,14 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from ai_edge_litert.interpreter import Interpreter
 from keras import layers
 from kinds import BATCH, INPUTS, TIME, UNITS, normal, randomize
 
 import tf_layernorm as tfln
 from tf_layernorm.export import export_litert, export_step
 
-# LiteRT's interpreter has no Flex delegate, so a file that runs holds built-in operations only.
-Interpreter = pytest.importorskip(
-    "ai_edge_litert.interpreter", reason="needs ai-edge-litert, of the extra `export`"
-).Interpreter
+# The interpreter has no Flex delegate, so a file that runs holds built-in operations only.
 
 
 def sequential(*parts, shape=(None, INPUTS)):

@@ -2,6 +2,7 @@
 
 import keras
 import numpy as np
+import onnxruntime
 import pytest
 import tensorflow as tf
 from keras import layers
@@ -9,9 +10,6 @@ from kinds import BATCH, INPUTS, TIME, UNITS, normal, randomize
 
 import tf_layernorm as tfln
 from tf_layernorm.export import export_onnx
-
-pytest.importorskip("tf2onnx", reason="needs tf2onnx, of the extra `export`")
-onnxruntime = pytest.importorskip("onnxruntime", reason="needs onnxruntime, of the extra `export`")
 
 
 def ours():

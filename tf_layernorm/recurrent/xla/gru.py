@@ -6,28 +6,17 @@ from typing import Any
 import tensorflow as tf
 
 from tf_layernorm._arguments import Tensor
-from tf_layernorm.recurrent.xla.terms import Saved, inverse_rms, term, term_gradient
+from tf_layernorm.recurrent.xla.gated import GatedRecurrence
+from tf_layernorm.recurrent.xla.terms import Saved, term, term_gradient
 
 
 @dataclass(frozen=True)
-class GRURecurrence:
-    """What `recurrence` needs to know of a GRU; hashable, so that a program is made once."""
-
-    epsilon: float
+class GRURecurrence(GatedRecurrence):
+    """What `recurrence` needs to know of a GRU."""
 
     def sizes(self, units: int) -> tuple[int, ...]:
         """The parts of the products that are normalised together."""
         return (2 * units, units)
-
-    def normalizes(self, w: Any) -> tuple[bool, bool]:
-        """Whether the products with the inputs and with the state are normalised."""
-        return w.kernel_gamma is not None, w.recurrent_gamma is not None
-
-    def input_inverse(self, p: Tensor, w: Any) -> Tensor | None:
-        """What the normalisation of the input products needs, for all steps at once."""
-        if w.kernel_gamma is None:
-            return None
-        return inverse_rms(p, self.sizes(p.shape[-1] // 3), self.epsilon)
 
     def _step(
         self,
@@ -53,11 +42,9 @@ class GRURecurrence:
         self, p: Tensor, p_inverse: Tensor | None, a: Tensor, states: Saved, w: Any
     ) -> tuple[Saved, Saved]:
         """The new states and what `backward` needs, given the products p = W_x x and a = W_h h."""
-        sizes, a_inverse = self.sizes(a.shape[-1] // 3), None
-        if w.recurrent_gamma is not None:
-            a_inverse = inverse_rms(a, sizes, self.epsilon)
+        a_inverse = self.inverse(a, w.recurrent_gamma)
         gates, candidate, *_ = self._step(p, p_inverse, a, a_inverse, w)
-        update = gates[..., : sizes[1]]
+        update, _ = tf.split(gates, 2, axis=-1)
         h = (1 - update) * tf.cast(states[0], a.dtype) + update * candidate
         return (h,), (a,) if a_inverse is None else (a, a_inverse)
 

@@ -6,9 +6,9 @@ from typing import Any
 import tensorflow as tf
 
 from tf_layernorm._arguments import Tensor
+from tf_layernorm.recurrent.xla.gated import GatedRecurrence
 from tf_layernorm.recurrent.xla.terms import (
     Saved,
-    inverse_rms,
     normalize,
     normalize_gradient,
     term,
@@ -30,25 +30,14 @@ def _activate(x: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class LSTMRecurrence:
-    """What `recurrence` needs to know of an LSTM; hashable, so that a program is made once."""
+class LSTMRecurrence(GatedRecurrence):
+    """What `recurrence` needs to know of an LSTM."""
 
-    epsilon: float
     carry_normalized_state: bool
 
     def sizes(self, units: int) -> tuple[int, ...]:
         """The parts of the products that are normalised together."""
         return (4 * units,)
-
-    def normalizes(self, w: Any) -> tuple[bool, bool]:
-        """Whether the products with the inputs and with the state are normalised."""
-        return w.kernel_gamma is not None, w.recurrent_gamma is not None
-
-    def input_inverse(self, p: Tensor, w: Any) -> Tensor | None:
-        """What the normalisation of the input products needs, for all steps at once."""
-        if w.kernel_gamma is None:
-            return None
-        return inverse_rms(p, self.sizes(p.shape[-1] // 4), self.epsilon)
 
     def _gates(
         self, p: Tensor, p_inverse: Tensor | None, a: Tensor, a_inverse: Tensor | None, w: Any
@@ -63,8 +52,7 @@ class LSTMRecurrence:
         self, p: Tensor, p_inverse: Tensor | None, a: Tensor, states: Saved, w: Any
     ) -> tuple[Saved, Saved]:
         """The new states and what `backward` needs, given the products p = W_x x and a = W_h h."""
-        sizes = self.sizes(a.shape[-1] // 4)
-        a_inverse = None if w.recurrent_gamma is None else inverse_rms(a, sizes, self.epsilon)
+        a_inverse = self.inverse(a, w.recurrent_gamma)
         gates, _, _ = self._gates(p, p_inverse, a, a_inverse, w)
         i, f, g, o = tf.split(gates, 4, axis=-1)
         n = c = f * states[1] + i * g
