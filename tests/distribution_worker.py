@@ -23,6 +23,7 @@ import tensorflow as tf
 from tf_layernorm import LNGRU, LNLSTM, LNSimpleRNN, cli
 from tf_layernorm.data.mnist import Digits
 from tf_layernorm.experiments import mnist
+from tf_layernorm.experiments.draw_model import DRAW
 from tf_layernorm.experiments.strategies import make_strategy
 
 LAYERS = (LNSimpleRNN, LNLSTM, LNGRU)
@@ -46,6 +47,7 @@ def dropping_model(drivers):
             use_fused=use_fused,
             dropout=0.3,
             recurrent_dropout=0.3,
+            zoneout=0.3,
             seed=1,
             name=f"{cls.__name__}_{i}",
         )(inputs)
@@ -62,12 +64,23 @@ def fit_dropping(folder, name, drivers, **options):
     np.savez(folder / f"{name}.npz", **{w.path: w.numpy() for w in model.weights})
 
 
+def fit_drawing(folder, name):
+    keras.utils.set_random_seed(1)
+    model = DRAW(glimpses=2, units=5, latent=2, write_size=3, pixels=4)
+    model.build((None, 16))
+    model.compile(keras.optimizers.SGD(0.01))
+    model.fit(IMAGES[:16, 300:316] // 128, batch_size=8, epochs=2, shuffle=False, verbose=0)
+    np.savez(folder / f"{name}.npz", **{w.path: w.numpy() for w in model.weights})
+
+
 def mirrored(folder):
     (cpu,) = tf.config.list_physical_devices("CPU")
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
     fit_dropping(folder, "one", (False, False), run_eagerly=True)
+    fit_drawing(folder, "drawn_by_one")
     with make_strategy("mirrored", CONFIG).scope():
         fit_dropping(folder, "two", (False, True))
+        fit_drawing(folder, "drawn_by_two")
 
     mnist.load = lambda *_: DIGITS
     mnist.PRESETS["smoke"] = CONFIG

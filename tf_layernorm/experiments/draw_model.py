@@ -191,11 +191,16 @@ class DRAW(ArgumentsMixin, keras.Model):
         return ops.reshape(state.canvas, (-1, self.pixels**2)), ops.transpose(kl.stack())
 
     def call(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        shape = (self.glimpses, ops.shape(images)[0], self.latent)
+        replica, batch = tf.distribute.get_replica_context(), ops.shape(images)[0]
+        count, index = 1, 0
+        if replica is not None:  # None in a strategy's scope, outside its `run`
+            count, index = replica.num_replicas_in_sync, replica.replica_id_in_sync_group
         seed = tf.stack([self.seed, tf.convert_to_tensor(self.draws)])
+        # Each replica draws for all of them and takes its own: together as one device would.
+        shape = (self.glimpses, count * batch, self.latent)
         noise = tf.random.stateless_normal(shape, seed, dtype=self.compute_dtype)
         self.draws.assign_add(1)
-        return self.infer(images, noise)
+        return self.infer(images, noise[:, index * batch : (index + 1) * batch])
 
     def bound(self, images: Tensor, logits: Tensor, kl: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The bound of each image, in nats, and its parts: reconstruction, KL of all glimpses."""
