@@ -234,7 +234,9 @@ def draw(experiment: Any, curves: Curves, summary: dict[str, Any], path: Path) -
         axes[0, column].set_title(f"{experiment.title(variant)} ({seeds_text})")
         axes[-1, column].set_xlabel(axis.label)
     axes[0, 0].legend()
-    canvas.suptitle(f"{experiment.HEADLINE}\n{summary['data']}", fontsize="medium", wrap=True)
+    canvas.suptitle(
+        f"{experiment.HEADLINE}\n{summary['data'].partition(';')[0]}", fontsize="medium", wrap=True
+    )
     canvas.savefig(path, dpi=100)
     # A palette makes it a third of the size, for notebooks and README files.
     Image.open(path).quantize(64).save(path, optimize=True)
