@@ -18,6 +18,7 @@ from typing import Any
 
 BASE = {"B": 32, "T": 200, "H": 256}
 SWEEPS = {"T": (100, 200, 400, 800, 1600), "H": (128, 256, 512, 1024), "B": (1, 8, 32, 128)}
+NAMES = {"B": "batch", "T": "length", "H": "units"}
 FEATURES = 64
 
 
@@ -48,6 +49,39 @@ def measure(name: str, cell: str, batch: int, steps: int, units: int, repeats: i
     print(json.dumps(row | {"compile_s": first - min(times), "peak_mib": peak() - before}))
 
 
+def draw(rows: list[dict[str, Any]], path: Path) -> None:
+    """Time and peak memory, a column a sweep, on logarithmic axes."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    from matplotlib import pyplot as plt
+    from matplotlib.ticker import NullLocator
+
+    sweeps = list(dict.fromkeys(row["sweep"] for row in rows))
+    figure, axes = plt.subplots(
+        2, len(sweeps), figsize=(3.4 * len(sweeps), 5), squeeze=False, layout="constrained"
+    )
+    for column, sweep in zip(axes.T, sweeps, strict=True):
+        for name, color in (("fused", "#d1495b"), ("RNN(cell)", "#8d99ae")):
+            line = [row for row in rows if (row["sweep"], row["name"]) == (sweep, name)]
+            for axis, key in zip(column, ("ms", "peak_mib"), strict=True):
+                label = {"fused": "tf_layernorm", "RNN(cell)": "keras RNN, our cell"}[name]
+                sizes = [row[sweep] for row in line]
+                axis.loglog(sizes, [row[key] for row in line], "o-", color=color, label=label)
+                axis.set_xticks(sizes, map(str, sizes))
+                axis.xaxis.set_minor_locator(NullLocator())
+                axis.yaxis.set_major_formatter("{x:,.0f}")
+                axis.yaxis.set_minor_formatter("")
+                axis.spines[["top", "right"]].set_visible(False)
+        fixed = ", ".join(f"{NAMES[k]} {v}" for k, v in BASE.items() if k != sweep)
+        column[0].set_title(f"against {NAMES[sweep]} ({fixed})", fontsize=9)
+        column[1].set_xlabel(NAMES[sweep])
+    axes[0, 0].set_ylabel("a train step, ms")
+    axes[1, 0].set_ylabel("peak memory of it, MiB")
+    axes[0, 0].legend(frameon=False, fontsize=8)
+    figure.savefig(path, dpi=150)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
@@ -55,7 +89,7 @@ def main() -> None:
     parser.add_argument("--cell", default="LSTM", choices=("LSTM", "GRU", "SimpleRNN"))
     parser.add_argument("--sweeps", default="T,H,B", help="comma-separated")
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--out", type=Path, help="folder for scaling.json")
+    parser.add_argument("--out", type=Path, help="folder for scaling.json and scaling.png")
     parser.add_argument("--one", nargs=4, metavar=("NAME", "B", "T", "H"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
@@ -80,6 +114,7 @@ def main() -> None:
         machine = f"{platform.machine()}, {os.cpu_count()} cores"
         result = {"machine": machine, "cell": arguments.cell, "features": FEATURES, "rows": rows}
         (arguments.out / "scaling.json").write_text(json.dumps(result, indent=1) + "\n")
+        draw(rows, arguments.out / "scaling.png")
 
 
 if __name__ == "__main__":
