@@ -181,13 +181,16 @@ class DRAW(ArgumentsMixin, keras.Model):
             state, divergence = self.glimpse(x, noise[t], state)
             return t + 1, kl.write(t, divergence), state
 
-        # The number of steps is static, which XLA needs for the gradient of the loop.
-        _, kl, state = tf.while_loop(
-            lambda t, *_: t < self.glimpses,
-            body,
-            (0, kl, self.first_state(ops.shape(x)[0])),
-            maximum_iterations=self.glimpses,
-        )
+        # A variable that is read inside a loop is kept for the gradient once a step.
+        values = [(v, tf.convert_to_tensor(v)) for v in self.trainable_variables]
+        with keras.StatelessScope(state_mapping=values):
+            # The number of steps is static, which XLA needs for the gradient of the loop.
+            _, kl, state = tf.while_loop(
+                lambda t, *_: t < self.glimpses,
+                body,
+                (0, kl, self.first_state(ops.shape(x)[0])),
+                maximum_iterations=self.glimpses,
+            )
         return ops.reshape(state.canvas, (-1, self.pixels**2)), ops.transpose(kl.stack())
 
     def call(self, images: Tensor) -> tuple[Tensor, Tensor]:
@@ -198,7 +201,8 @@ class DRAW(ArgumentsMixin, keras.Model):
         seed = tf.stack([self.seed, tf.convert_to_tensor(self.draws)])
         # Each replica draws for all of them and takes its own: together as one device would.
         shape = (self.glimpses, count * batch, self.latent)
-        noise = tf.random.stateless_normal(shape, seed, dtype=self.compute_dtype)
+        # XLA's default generator is another one, and takes 40 times as long on a CPU.
+        noise = tf.random.stateless_normal(shape, seed, dtype=self.compute_dtype, alg="philox")
         self.draws.assign_add(1)
         return self.infer(images, noise[:, index * batch : (index + 1) * batch])
 
