@@ -149,11 +149,10 @@ class LNRNN(keras.layers.RNN):
             sequences = ops.where(valid, sequences, ops.zeros_like(sequences))
 
         loop = self._fused_loop if self._fused else self._keras_loop
-        outputs, states = loop(sequences, states, mask, training)
+        output, states = loop(sequences, states, mask, training)
 
         if self.stateful:
             self._store(states)
-        output = outputs if self.return_sequences else self._last_output(sequences, states[0], mask)
         return (output, *states) if self.return_state else output
 
     def _states_to_start_from(self, sequences: Tensor, initial_state: Any) -> list[Tensor]:
@@ -172,7 +171,7 @@ class LNRNN(keras.layers.RNN):
 
     def _fused_loop(
         self, sequences: Tensor, states: list[Tensor], mask: Tensor | None, training: bool
-    ) -> tuple[Tensor | None, list[Tensor]]:
+    ) -> tuple[Tensor, list[Tensor]]:
         cell, recurrent_mask, share = self.cell, None, None
         if cell.zoneout_rates:
             batch, steps, _ = ops.shape(sequences)
@@ -198,7 +197,9 @@ class LNRNN(keras.layers.RNN):
             # Keras gives no sign that a trace is an export, which must run where no XLA is.
             compiled=tf.executing_eagerly() or bool(training) or self.use_fused is True,
         )
-        if outputs is not None and mask is not None:
+        if outputs is None:
+            return self._last_output(sequences, states[0], mask), states
+        if mask is not None:
             shown = mask if self.zero_output_for_mask else tf.cumsum(tf.cast(mask, tf.int32), 1) > 0
             outputs = tf.where(tf.expand_dims(shown, 2), outputs, tf.zeros_like(outputs))
         return outputs, states
@@ -211,21 +212,23 @@ class LNRNN(keras.layers.RNN):
             share = self.cell.new_share(ops.shape(sequences)[:2], training)
             sequences = tf.concat([sequences, tf.cast(share, sequences.dtype)], axis=2)
         if may_be_empty:
-            # Keras' loop evaluates step 0, so one masked step is put where it is read last.
+            # Keras' loop evaluates step 0, so one masked step is put where it is read first.
             if mask is None:
                 mask = tf.ones(tf.shape(sequences)[:2], "bool")
-            before, after = (1, 0) if self.go_backwards else (0, 1)
+            before, after = (0, 1) if self.go_backwards else (1, 0)
             sequences = tf.pad(sequences, [[0, 0], [before, after], [0, 0]])
             mask = tf.pad(mask, [[0, 0], [before, after]])
         if training:
             self.cell.get_dropout_mask(sequences[:, 0, :features])
             self.cell.get_recurrent_dropout_mask(states[0])
         try:
-            _, outputs, states = self.inner_loop(sequences, states, mask, training)
+            last, outputs, states = self.inner_loop(sequences, states, mask, training)
         finally:
             self.cell.reset_dropout_mask()
             self.cell.reset_recurrent_dropout_mask()
-        return outputs[:, :-1] if may_be_empty else outputs, list(states)
+        if not self.return_sequences:
+            return last, list(states)
+        return outputs[:, 1:] if may_be_empty else outputs, list(states)
 
     def _last_output(self, sequences: Tensor, h: Tensor, mask: Tensor | None) -> Tensor:
         """The output of the step read last: h, or zeros where no step was valid."""
@@ -234,7 +237,7 @@ class LNRNN(keras.layers.RNN):
                 return h
             return tf.where(tf.shape(sequences)[1] > 0, h, tf.zeros_like(h))
         if self.zero_output_for_mask:
-            mask = mask[:, :1] if self.go_backwards else mask[:, -1:]
+            mask = mask[:, -1:]
         return tf.where(tf.reduce_any(mask, axis=1, keepdims=True), h, tf.zeros_like(h))
 
     def _check_unroll(self, length: int | None) -> None:
