@@ -4,9 +4,13 @@
 seen as two values in each row, the greater one where the mask keeps.
 """
 
+from concurrent.futures import ThreadPoolExecutor
+
 import keras
+import kinds
 import numpy as np
 import pytest
+import reference
 import tensorflow as tf
 from kinds import DRIVERS, GRU, INPUTS, KINDS, LSTM, PAIRS, SIMPLE, WRAPPERS, built, f64, normal
 
@@ -142,6 +146,78 @@ def test_both_drivers_draw_the_same_masks_and_give_the_same_gradients(kind):
     is_kept = np.array(results[0][1]) != 0
     assert (is_kept == is_kept[:, :1]).all()
     assert 0.25 < is_kept.mean() < 0.75
+
+
+@pytest.mark.parametrize("player", ["rnn", False])
+def test_masks_act_on_the_two_products_and_on_nothing_else(kind, player):
+    """A mask that all cases share does what scaled rows of the kernels do."""
+    layer, _ = kinds.driven(player, kind, dropout=0.5, recurrent_dropout=0.5)
+    cell, x = layer.cell, normal(BATCH, TIME, INPUTS)
+    states = [normal(BATCH, kinds.UNITS, seed=2 + k) for k in range(kind.n_states)]
+    for draw, like in ((cell.draw_dropout_mask, x[0]), (cell.draw_recurrent_mask, states[0])):
+        assert set(np.unique(draw(tf.constant(like)))) == {0.0, 2.0}
+    by_x, by_h = np.array([2.0, 0, 2, 0, 2]), np.array([0.0, 2, 2, 0])
+    cell.draw_dropout_mask = lambda inputs: tf.zeros_like(inputs) + by_x
+    cell.draw_recurrent_mask = lambda state: tf.zeros_like(state) + by_h
+    kernel, recurrent_kernel, *others = layer.get_weights()
+    weights = [by_x[:, None] * kernel, by_h[:, None] * recurrent_kernel, *others]
+    expected = reference.sequence(kind.reference(), x, weights, states)
+    outputs, *last = layer(x, initial_state=states, training=True)
+    np.testing.assert_allclose(outputs, expected.outputs, rtol=0, atol=1e-9)
+    for state, value in zip(last, expected.states, strict=True):
+        np.testing.assert_allclose(state, value, rtol=0, atol=1e-9)
+
+
+class WithoutMemoryLoss(LSTM.cell):
+    """Recurrent dropout on the candidate only (Semeniuta et al., 2016): c is never dropped."""
+
+    def step(self, z, states, weights, recurrent_mask):
+        if recurrent_mask is None:
+            return super().step(z, states, weights, None)
+        return super().step(z, states, weights, None, candidate_mask=recurrent_mask)
+
+
+def test_subclass_drops_the_candidate_alone():
+    cells = [cls(UNITS, recurrent_dropout=0.5) for cls in (WithoutMemoryLoss, LSTM.cell)]
+    layer, plain = (keras.layers.RNN(c, return_sequences=True, return_state=True) for c in cells)
+    for each in (layer, plain):
+        built(each, None, None, INPUTS)
+    x = normal(BATCH, 1, INPUTS, dtype="float32")
+    h, c = (normal(BATCH, UNITS, seed=k, dtype="float32") for k in (2, 3))
+    *_, undropped = plain(x, initial_state=[h, c])
+    *_, decayed = plain(x, initial_state=[h, np.zeros_like(c)])
+    candidate = decayed  # i * g, as no c was there to decay
+    *_, new = layer(x, initial_state=[h, c], training=True)
+    mask = np.abs((new - (undropped - candidate)) / candidate)
+    assert {0.0, 2.0} == set(np.unique(np.round(mask, 2)))
+    np.testing.assert_allclose(layer(x)[0], plain(x)[0], rtol=0, atol=1e-6)
+    # One mask a sequence, and none of it in the fused recurrence's equations.
+    cells[0].draw_recurrent_mask = tf.zeros_like
+    x = normal(BATCH, TIME, INPUTS, dtype="float32")
+    *_, new = layer(x, initial_state=[h, c], training=True)
+    assert (np.sign(new) == np.sign(c)).all() and (np.abs(new) < np.abs(c)).all()
+    with pytest.raises(ValueError, match="changes the step"):
+        type("Layer", (LSTM.layer,), {"cell_class": WithoutMemoryLoss})(UNITS, use_fused=True)
+
+
+@pytest.mark.parametrize(("kind", "player"), [(LSTM, "rnn"), (SIMPLE, True)], ids=str)
+def test_a_seed_draws_the_same_again_and_again_and_in_every_thread(kind, player):
+    """Dropout's masks are drawn before the loop, zoneout's by `keras.layers.RNN` inside it."""
+    x = normal(2, TIME, UNITS, dtype="float32")
+
+    def results(_):
+        layer = make(player, kind, INPUT, recurrent_dropout=0.5, zoneout=0.5, seed=3)
+        built(layer, None, None, UNITS)
+        call, state = tf.function(lambda: layer(x, training=True)), layer.cell.seed_generator.state
+        start, seen = tf.constant([5, 0], state.dtype), []
+        for _ in range(250):
+            state.assign(start)
+            seen.append(call().numpy().tobytes())
+        return seen
+
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(results, range(2))
+    assert len(first) == 250 and len({*first, *second}) == 1
 
 
 def drawn(kind, use_fused, name, seed=3):

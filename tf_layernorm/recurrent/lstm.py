@@ -40,12 +40,14 @@ def lstm_step(
     carry_normalized_state: bool,
     epsilon: float,
     recurrent_mask: Tensor | None = None,
+    candidate_mask: Tensor = 1.0,
 ) -> tuple[Tensor, Tensor]:
     """Equations (20)-(22), given `z` of `lstm_input_part`: the new h and the carried c."""
     h = h if recurrent_mask is None else h * recurrent_mask
     z = z + normalize_term(project(h, w.recurrent_kernel), w.recurrent_gamma, None, epsilon)
     i, f, g, o = ops.split(z, 4, axis=-1)
-    c = recurrent_activation(f) * ops.cast(c, z.dtype) + recurrent_activation(i) * activation(g)
+    g = ops.multiply(activation(g), candidate_mask)
+    c = recurrent_activation(f) * ops.cast(c, z.dtype) + recurrent_activation(i) * g
     normalized = normalize_term(c, w.state_gamma, w.state_beta, epsilon)
     h = recurrent_activation(o) * activation(normalized)
     return h, normalized if carry_normalized_state else c
@@ -194,7 +196,12 @@ class LNLSTMCell(LNCell):
         return lstm_input_part(inputs, weights, self.epsilon)
 
     def step(
-        self, z: Tensor, states: list[Tensor], weights: LSTMWeights, recurrent_mask: Tensor | None
+        self,
+        z: Tensor,
+        states: list[Tensor],
+        weights: LSTMWeights,
+        recurrent_mask: Tensor | None,
+        candidate_mask: Tensor = 1.0,
     ) -> list[Tensor]:
         h, c = states
         h, c = lstm_step(
@@ -207,6 +214,7 @@ class LNLSTMCell(LNCell):
             carry_normalized_state=self.carry_normalized_state,
             epsilon=self.epsilon,
             recurrent_mask=recurrent_mask,
+            candidate_mask=candidate_mask,
         )
         return [h, c]
 
