@@ -56,9 +56,10 @@ def test_cell_initial_state_is_zero(kind, dtype):
             np.testing.assert_array_equal(f64(state), np.zeros((BATCH, UNITS)))
 
 
-def test_cell_initial_state_needs_a_batch_size(kind):
-    with pytest.raises(ValueError, match="Received: batch_size=None"):
-        kind.cell(UNITS).get_initial_state(batch_size=None)
+@pytest.mark.parametrize("size", [None, 2.5, "2", [2], np.ones((2, 3)), tf.ones((2, 3))], ids=type)
+def test_cell_initial_state_needs_a_batch_size(kind, size):
+    with pytest.raises(ValueError, match="Received: batch_size="):
+        kind.cell(UNITS).get_initial_state(size)
 
 
 def test_initial_state_is_a_list_or_a_tuple_or_one_tensor(kind, use_fused):
@@ -74,14 +75,16 @@ def test_initial_state_of_a_wrong_number_or_shape_is_refused(kind, use_fused):
     layer, x = make(kind, use_fused), normal(BATCH, TIME, INPUTS)
     good = states_of(kind)
     wrong = [good[-1][:, :-1], good[-1][:, :1], good[-1][:1], good[-1][0], good[-1][:, :, None]]
-    for states in ([*good, good[0]], *([*good[:-1], state] for state in wrong)):
-        with pytest.raises(ValueError, match="Received: "):
+    nested = [good], [[state] for state in good]
+    for states in ([*good, good[0]], *nested, *([*good[:-1], state] for state in wrong)):
+        with pytest.raises(ValueError, match="`initial_state` must hold .*Received: "):
             layer(x, initial_state=states)
 
 
 @pytest.mark.parametrize(("kind", "use_fused"), PAIRS, ids=str)
-def test_initial_state_can_be_trained(kind, use_fused):
-    layer = make(kind, use_fused)
+@pytest.mark.parametrize("stateful", [False, True])
+def test_initial_state_can_be_trained(kind, use_fused, stateful):
+    layer = make(kind, use_fused, stateful=stateful)
     variables = [tf.Variable(state) for state in states_of(kind)]
     mask = np.array([[0, 1, 1], [1, 0, 1]], bool)
     x, scale = normal(BATCH, TIME, INPUTS), normal(BATCH, UNITS, seed=8)
@@ -216,14 +219,18 @@ def test_stacked_cells_return_and_take_their_states(kind):
     np.testing.assert_allclose(tf.concat([first, second], 1), outputs, rtol=0, atol=1e-12)
 
 
-def test_bidirectional_stacked_cells_return_their_states(kind):
+def test_bidirectional_stacked_cells_return_and_take_their_states(kind):
     cells = [kind.cell(UNITS), kind.cell(UNITS)]
     inputs = keras.Input((TIME, INPUTS))
     layer = keras.layers.Bidirectional(keras.layers.RNN(cells, return_state=True))
-    model = keras.Model(inputs, layer(inputs))
-    outputs, *states = model(normal(BATCH, TIME, INPUTS, dtype="float32"))
+    outputs, *states = layer(inputs)
+    model = keras.Model(inputs, [outputs, states, layer(inputs, initial_state=states)[0]])
+    x = normal(BATCH, TIME, INPUTS, dtype="float32")
+    outputs, states, again = model(x)
     assert outputs.shape == (BATCH, 2 * UNITS)
     assert len(as_list(states)) == 4 * kind.n_states
+    np.testing.assert_allclose(again, layer(x, initial_state=states)[0], rtol=0, atol=1e-6)
+    assert not np.allclose(again, outputs)
 
 
 def test_one_stack_holds_cells_of_other_kinds(kind):
@@ -247,6 +254,7 @@ def test_states_of_a_stateful_layer_are_saved_by_hand(kind, use_fused, tmp_path)
     expected = model(x)
     model.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")
-    for variable, state in zip(loaded.layers[0].states, kept, strict=True):
-        variable.assign(state)
+    for state in loaded.layers[0].states:
+        np.testing.assert_array_equal(state, 0.0)  # states are no weights
+    loaded.layers[0].reset_state(kept)
     np.testing.assert_allclose(loaded(x), expected, rtol=0, atol=1e-12)
