@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import reference
 import tensorflow as tf
-from kinds import INPUTS, UNITS, built, mask_of, normal
+from kinds import INPUTS, SIMPLE, UNITS, built, mask_of, normal
 
 MASK = np.array([[1, 1, 1, 0], [1, 0, 1, 0], [0, 0, 0, 0]], bool)
 
@@ -19,11 +19,14 @@ def rnn(kind, dtype="float32", **flags):
     return built(layer, None, None, INPUTS)
 
 
-def test_rnn_of_a_cell_follows_masks(kind):
-    layer = rnn(kind, "float64", return_sequences=True, return_state=True)
+@pytest.mark.parametrize("zero_output_for_mask", [False, True])
+def test_rnn_of_a_cell_follows_masks(kind, zero_output_for_mask):
+    zero = dict(zero_output_for_mask=zero_output_for_mask)
+    layer = rnn(kind, "float64", return_sequences=True, return_state=True, **zero)
     x = normal(*MASK.shape, INPUTS)
-    expected = reference.sequence(kind.reference(), x, layer.get_weights(), mask=MASK)
-    outputs, *states = layer(x, mask=MASK)
+    given = [normal(len(MASK), UNITS, seed=2 + k) for k in range(kind.n_states)]
+    expected = reference.sequence(kind.reference(), x, layer.get_weights(), given, MASK, **zero)
+    outputs, *states = layer(x, initial_state=given, mask=MASK)
     np.testing.assert_allclose(outputs, expected.outputs, rtol=0, atol=1e-9)
     for state, value in zip(states, expected.states, strict=True):
         np.testing.assert_allclose(state, value, rtol=0, atol=1e-9)
@@ -85,10 +88,36 @@ def test_rnn_lets_nan_of_padded_steps_into_the_gradient(kind):
     assert np.isnan(tape.gradient(loss, layer.cell.kernel)).any()
 
 
-@pytest.mark.parametrize("shape", [(2, 0, INPUTS)])
-def test_rnn_raises_for_sequences_of_length_zero(kind, shape):
+def test_rnn_raises_for_sequences_of_length_zero(kind):
+    layer = rnn(kind)
     with pytest.raises((tf.errors.InvalidArgumentError, ValueError)):
-        rnn(kind)(tf.zeros(shape))
+        layer(tf.zeros((2, 0, INPUTS)))
+    assert layer(tf.zeros((0, 2, INPUTS))).shape == (0, UNITS)
+
+
+def test_rnn_takes_an_unknown_length_for_unroll_until_it_is_run(kind):
+    layer = keras.layers.RNN(kind.cell(UNITS), unroll=True)
+    model = keras.Model(inputs := keras.Input((None, INPUTS)), layer(inputs))
+    assert model(tf.zeros((2, 3, INPUTS))).shape == (2, UNITS)
+    with pytest.raises(ValueError, match="[Uu]nroll"):
+        tf.function(model, input_signature=[tf.TensorSpec((None, None, INPUTS))])(
+            tf.zeros((2, 3, INPUTS))
+        )
+
+
+@pytest.mark.parametrize("which", [SIMPLE], ids=repr)
+def test_rnn_has_no_gradient_where_only_its_call_is_compiled(which):
+    layer = rnn(which)
+    call = tf.function(layer, jit_compile=True)
+    with pytest.raises(tf.errors.UnimplementedError, match="TensorList"):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(call(tf.ones((2, 3, INPUTS))))
+        tape.gradient(loss, layer.cell.kernel)
+
+
+def test_rnn_has_no_constants(kind):
+    with pytest.raises(TypeError, match="constants"):
+        rnn(kind)(tf.zeros((2, 3, INPUTS)), constants=[tf.zeros((2, 1))])
 
 
 def test_rnn_drops_an_implicit_mask_beside_an_initial_state(kind):
