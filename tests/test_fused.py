@@ -4,7 +4,20 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from kinds import BATCH, GRU, INPUTS, KINDS, LSTM, TIME, UNITS, WRAPPERS, built, normal
+from kinds import (
+    BATCH,
+    GRU,
+    INPUTS,
+    KINDS,
+    LSTM,
+    SIMPLE,
+    TIME,
+    UNITS,
+    WRAPPERS,
+    built,
+    driven,
+    normal,
+)
 
 
 def make(kind, use_fused, **options):
@@ -114,15 +127,42 @@ def test_second_order_is_refused_by_name(kind, mode, weighted):
         penalty_gradient(tf.constant(normal(BATCH, TIME, INPUTS)))
 
 
-def test_second_order_works_in_the_loop(kind):
-    layer, x = make(kind, False), tf.constant(normal(BATCH, TIME, INPUTS))
+def test_forward_mode_is_refused_by_name(kind):
+    layer, x = make(kind, True), tf.constant(normal(BATCH, TIME, INPUTS))
+    with tf.autodiff.ForwardAccumulator(x, tf.ones_like(x)):
+        with pytest.raises(NotImplementedError, match="use_fused=False"):
+            layer(x)
+
+
+@pytest.mark.parametrize("which", [SIMPLE], ids=repr)
+def test_jacobian_is_that_of_the_loop(which):
+    results, x = [], tf.constant(normal(BATCH, TIME, INPUTS))
+    for use_fused in (True, False):
+        layer = make(which, use_fused)
+        with tf.GradientTape() as tape:
+            outputs = layer(x)
+        results.append(tape.jacobian(outputs, layer.cell.bias))
+    np.testing.assert_allclose(*results, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("kind", "player", "mode"),
+    [*[(k, p, "eager") for k in KINDS for p in ("rnn", False)], (SIMPLE, "rnn", "graph")],
+    ids=str,
+)
+def test_second_order_works_in_the_loop(kind, player, mode):
+    layer, x = driven(player, kind)[0], tf.constant(normal(BATCH, TIME, INPUTS))
 
     def penalty(kernel):
         layer.cell.kernel.assign(kernel)
+        return both()
+
+    @WRAPPERS[mode]
+    def both():
         with tf.GradientTape() as outer:
             with tf.GradientTape() as inner:
                 inner.watch(x)
-                loss = tf.reduce_sum(layer(x) * normal(BATCH, UNITS))
+                loss = tf.reduce_sum(layer(x)[0] * normal(BATCH, TIME, UNITS))
             value = tf.reduce_sum(inner.gradient(loss, x) ** 2)
         return value, outer.gradient(value, layer.cell.kernel.value)
 
