@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from kinds import BATCH, GRU, INPUTS, LSTM, TIME, UNITS, built, f64, normal
+from kinds import BATCH, INPUTS, LSTM, PAIRS, TIME, UNITS, built, f64, normal
 
 # One step adds 1 to c: both gates are open, tanh(g) = 1. Float16 counts to 2,048, bfloat16 to 256.
 COUNTS = {"mixed_bfloat16": 600, "mixed_float16": 3000}
@@ -60,6 +60,15 @@ def test_lstm_counts_on_in_a_functional_model(use_fused, dtype):
     np.testing.assert_array_equal(f64(c), [[2.0 * steps] * 2])
 
 
+@pytest.mark.parametrize(("dtype", "count"), [("mixed_bfloat16", 256.0), ("mixed_float16", 2048.0)])
+def test_unrolled_lstm_counts_on(dtype, count):
+    layer = counted(dtype, False, unroll=True)
+    states = [tf.zeros((1, 2)), tf.fill((1, 2), count)]
+    np.testing.assert_array_equal(
+        f64(layer(tf.zeros((1, 3, 1)), initial_state=states)[-1]), [[count + 3] * 2]
+    )
+
+
 @pytest.mark.parametrize("dtype", list(COUNTS))
 def test_stateful_lstm_counts_on(use_fused, dtype):
     steps = COUNTS[dtype] // 2
@@ -111,7 +120,7 @@ def test_half_policy_is_close_to_float32(kind, use_fused, dtype):
     np.testing.assert_allclose(*results, rtol=0, atol=0.05 if "bfloat" in dtype else 0.01)
 
 
-@pytest.mark.parametrize(("kind", "use_fused"), [(LSTM, True), (GRU, False)], ids=str)
+@pytest.mark.parametrize(("kind", "use_fused"), PAIRS, ids=str)
 def test_training_in_half_precision_stays_finite(kind, use_fused):
     model = keras.Sequential(
         [
@@ -121,7 +130,7 @@ def test_training_in_half_precision_stays_finite(kind, use_fused):
     )
     model.compile(keras.optimizers.LossScaleOptimizer(keras.optimizers.Adam(0.01)), "mse")
     x = 1e3 * normal(32, 6, 3, dtype="float32")
-    history = model.fit(x, x[:, 0, :1] > 0, epochs=12, batch_size=32, verbose=0)
+    history = model.fit(x, x[:, 0, :1] > 0, epochs=50, batch_size=32, verbose=0)
     assert np.isfinite(history.history["loss"]).all()
     assert all(np.isfinite(weight).all() for weight in model.get_weights())
 
