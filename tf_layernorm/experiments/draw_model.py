@@ -7,6 +7,7 @@ import keras
 import tensorflow as tf
 from keras import ops
 
+from tf_layernorm import _random
 from tf_layernorm._arguments import ArgumentsMixin, Shape, Tensor, check_units, serializable
 from tf_layernorm.experiments.draw_attention import PARAMETERS, Window, read, window, write
 from tf_layernorm.recurrent.lstm import LNLSTMCell
@@ -194,17 +195,11 @@ class DRAW(ArgumentsMixin, keras.Model):
         return ops.reshape(state.canvas, (-1, self.pixels**2)), ops.transpose(kl.stack())
 
     def call(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        replica, batch = tf.distribute.get_replica_context(), ops.shape(images)[0]
-        count, index = 1, 0
-        if replica is not None:  # None in a strategy's scope, outside its `run`
-            count, index = replica.num_replicas_in_sync, replica.replica_id_in_sync_group
+        shape = (self.glimpses, ops.shape(images)[0], self.latent)
         seed = tf.stack([self.seed, tf.convert_to_tensor(self.draws)])
-        # Each replica draws for all of them and takes its own: together as one device would.
-        shape = (self.glimpses, count * batch, self.latent)
-        # XLA's default generator is another one, and takes 40 times as long on a CPU.
-        noise = tf.random.stateless_normal(shape, seed, dtype=self.compute_dtype, alg="philox")
+        noise = _random.draw(tf.random.stateless_normal, shape, seed, self.compute_dtype, axis=1)
         self.draws.assign_add(1)
-        return self.infer(images, noise[:, index * batch : (index + 1) * batch])
+        return self.infer(images, noise)
 
     def bound(self, images: Tensor, logits: Tensor, kl: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The bound of each image, in nats, and its parts: reconstruction, KL of all glimpses."""

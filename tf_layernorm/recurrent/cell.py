@@ -8,6 +8,7 @@ import keras
 import tensorflow as tf
 from keras import ops
 
+from tf_layernorm import _random
 from tf_layernorm._arguments import (
     ArgumentsMixin,
     Shape,
@@ -148,7 +149,7 @@ class LNCell(ArgumentsMixin, _DropoutRNNCell, keras.layers.Layer):
                 self.add_weight(name=name, shape=(self.units,), initializer="zeros", autocast=False)
                 for name in ("initial_h", "initial_c")[: self.n_states]
             ]
-        self.seed_generator = None
+        self.seed_generator: Any = None
         if self.dropout or self.recurrent_dropout or self.zoneout_rates:
             # The path makes two layers of one seed differ, and a rerun of one script repeat.
             seed = None if self.seed is None else zlib.crc32(f"{self.path}:{self.seed}".encode())
@@ -234,15 +235,10 @@ class LNCell(ArgumentsMixin, _DropoutRNNCell, keras.layers.Layer):
         return ops.concatenate(shares, axis=-1)
 
     def _draw(self, like: Tensor, rate: float) -> Tensor:
-        ones, replica = ops.ones_like(like), tf.distribute.get_replica_context()
-        if replica is None or replica.num_replicas_in_sync == 1:
-            return keras.random.dropout(ones, rate, seed=self.seed_generator)
-        # All replicas draw alike, so each draws for all of them and takes its own: together they
-        # drop what one device would in the whole batch.
-        masks = keras.random.dropout(
-            ops.stack([ones] * replica.num_replicas_in_sync), rate, seed=self.seed_generator
-        )
-        return masks[replica.replica_id_in_sync_group]
+        """For every entry of `like`, 0 at that rate, else what keeps the expectation."""
+        seed = ops.cast(self.seed_generator.next(), "int32")
+        numbers = _random.draw(tf.random.stateless_uniform, ops.shape(like), seed, "float32")
+        return ops.cast(numbers >= rate, like.dtype) / (1 - rate)
 
     # `keras.layers.RNN` calls the first two before its loop and the last two after it. A cell that
     # is called by hand, or stands inside a wrapper, keeps no mask: each of its steps draws its own.
