@@ -41,6 +41,7 @@ def test_portable_loop_runs_at_unknown_batch_size_and_length(tmp_path):
     model = sequential(
         layers.Masking(),
         tfln.LNLSTM(UNITS, return_sequences=True),
+        tfln.LNSimpleRNN(UNITS, return_sequences=True),
         tfln.LNGRU(UNITS, go_backwards=True),
     )
     export_litert(model, tmp_path / "model.tflite")
@@ -48,14 +49,27 @@ def test_portable_loop_runs_at_unknown_batch_size_and_length(tmp_path):
 
 
 def test_keras_loop_runs_unrolled_at_unknown_batch_size(tmp_path):
-    model = sequential(layers.RNN(tfln.LNLSTMCell(UNITS), unroll=True), shape=(TIME, INPUTS))
+    model = sequential(
+        layers.RNN(tfln.LNLSTMCell(UNITS), unroll=True, return_sequences=True),
+        tfln.LNGRU(UNITS, unroll=True),
+        shape=(TIME, INPUTS),
+    )
     export_litert(model, tmp_path / "model.tflite")
     check_equal(tmp_path / "model.tflite", model, ((BATCH, TIME), (1, TIME)))
 
 
-def test_loop_that_cannot_be_converted_is_refused(tmp_path):
+@pytest.mark.parametrize(
+    "layer",
+    [
+        layers.RNN(tfln.LNSimpleRNNCell(UNITS)),
+        tfln.LNSimpleRNN(UNITS, use_fused=False),
+        layers.SimpleRNN(UNITS),
+    ],
+    ids=["cell", "layer", "keras"],
+)
+def test_loop_that_cannot_be_converted_is_refused(layer, tmp_path):
     with pytest.raises(ValueError, match="built-in operations only.*unroll=True.*Received: model="):
-        export_litert(sequential(layers.SimpleRNN(UNITS)), tmp_path / "model.tflite")
+        export_litert(sequential(layer), tmp_path / "model.tflite")
     assert not list(tmp_path.iterdir())
     with pytest.raises(ValueError, match="`path` must end in '.tflite'. Received: path='model'"):
         export_litert(sequential(layers.Dense(2)), "model")
