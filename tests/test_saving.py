@@ -22,12 +22,15 @@ import tf_layernorm as tfln
 def masked():
     """Masks, stacked cells, both directions, both drivers and dropout in one model."""
     both = tfln.LNGRU(UNITS, use_fused=False, return_sequences=True)
-    cells = [tfln.LNSimpleRNNCell(UNITS), tfln.LNLSTMCell(UNITS)]
+    cells = [tfln.LNSimpleRNNCell(UNITS), tfln.LNLSTMCell(UNITS), tfln.LNLSTMCell(UNITS)]
     return keras.Sequential(
         [
             keras.Input((None, INPUTS)),
             keras.layers.Masking(),
             keras.layers.Bidirectional(both),
+            keras.layers.Bidirectional(
+                keras.layers.RNN(tfln.LNGRUCell(UNITS), return_sequences=True)
+            ),
             keras.layers.RNN(cells, return_sequences=True),
             tfln.LNLSTM(UNITS, dropout=0.5, seed=1, go_backwards=True),
         ]
