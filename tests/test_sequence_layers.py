@@ -158,6 +158,58 @@ def test_layer_in_float32_is_close_to_float64(kind, use_fused):
     np.testing.assert_allclose(layer(x), expected.outputs, rtol=0, atol=1e-4)
 
 
+def traced(layer):
+    """The recurrence as `layer` does it, which in a graph is not compiled."""
+    return tf.function(layer) if layer.use_fused else layer
+
+
+FAR = [*[(kind, "inputs") for kind in KINDS], (LSTM, "state")]
+
+
+@pytest.mark.parametrize(("kind", "what"), FAR, ids=str)
+@pytest.mark.parametrize("use_fused", [False, "auto"])
+def test_layer_is_exact_far_from_zero(kind, what, use_fused):
+    layer = kind.layer(UNITS, use_fused=use_fused, return_sequences=True)
+    layer.build((None, None, 2))
+    x, states = np.ones((1, TIME, 2)), [np.zeros((1, UNITS))] * kind.n_states
+    if what == "inputs":  # W_x x is 1e6 and some whole numbers, exactly
+        width = UNITS * kind.gates
+        kernel = np.stack([np.ones(width), np.random.default_rng(0).permutation(width)])
+        layer.cell.kernel.assign(kernel)
+        x[..., 0], x[..., 1] = 1e6, [1, -2, 3]
+    else:  # c is 1e6 and some whole numbers, and all of it is kept
+        layer.cell.bias.assign(np.repeat([-60.0, 60.0, 0.0, 60.0], UNITS))
+        states[-1] = 1e6 + np.arange(UNITS)[None]
+    weights = [w.astype("float64") for w in layer.get_weights()]
+    expected = reference.sequence(kind.reference(), x, weights, states)
+    given = [state.astype("float32") for state in states]
+    outputs = traced(layer)(x.astype("float32"), initial_state=given)
+    np.testing.assert_allclose(outputs, expected.outputs, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [(SIMPLE, {}), (LSTM, {}), (LSTM, {"carry_normalized_state": True}), (GRU, {})],
+    ids=str,
+)
+@pytest.mark.parametrize("use_fused", [False, "auto"])
+def test_layer_without_variance_has_finite_gradients(kind, options, use_fused):
+    layer = kind.layer(4, epsilon=1e-12, use_fused=use_fused, **options)
+    layer.build((None, None, INPUTS))
+    states = [tf.zeros((2, 4))] * kind.n_states
+
+    def run(x, *states):
+        with tf.GradientTape() as tape:
+            tape.watch([x, *states])
+            loss = tf.reduce_sum(layer(x, initial_state=list(states)) * tf.range(4.0))
+        return tape.gradient(loss, [x, *states, *layer.trainable_variables])
+
+    run = tf.function(run) if use_fused else run
+    gradients = run(tf.zeros((2, 1, INPUTS)), *(state + 0.0 for state in states))
+    assert all(np.isfinite(gradient).all() for gradient in gradients)
+    assert max(np.abs(gradient).max() for gradient in gradients) > 1e5  # 1 / sqrt(epsilon) is 1e6
+
+
 def test_layer_takes_any_batch_and_length(kind, use_fused):
     layer = make(kind, use_fused, return_sequences=True)
     specification = tf.TensorSpec((None, None, INPUTS), "float64")
@@ -205,13 +257,13 @@ def test_layer_adds_its_activity_regularizer(kind, use_fused):
     np.testing.assert_allclose(sum(layer.losses), expected, rtol=1e-6)
 
 
-def test_blank_leading_steps_grow_the_gradient_and_a_mask_or_a_bias_helps(kind):
+def test_blank_leading_steps_grow_the_gradient_and_there_are_ways_round(kind):
     """Without variance the gradient grows by 1/sqrt(epsilon) for every layer norm and step."""
     x = normal(BATCH, TIME, INPUTS)
     blank = np.concatenate([np.zeros((BATCH, 3, INPUTS)), x], axis=1)
     mask = np.arange(TIME + 3)[None] >= np.array([[3], [3]])
 
-    def gradient_norm(x, mask=None, bias=0.0):
+    def gradient_norm(x, mask=None, bias=0.0, state=0.0):
         keras.utils.set_random_seed(0)
         layer = kind.layer(UNITS, use_fused=False, dtype="float64")
         layer.build((None, None, INPUTS))
@@ -219,7 +271,8 @@ def test_blank_leading_steps_grow_the_gradient_and_a_mask_or_a_bias_helps(kind):
             if "bias" in weight.name:
                 weight.assign_add(bias * normal(*weight.shape))
         with tf.GradientTape() as tape:
-            outputs = layer(x, mask=mask)
+            states = [state * normal(BATCH, UNITS, seed=k) for k in range(kind.n_states)]
+            outputs = layer(x, initial_state=states, mask=mask)
             loss = tf.reduce_sum(outputs * np.arange(UNITS))
         return float(tf.linalg.global_norm(tape.gradient(loss, layer.trainable_variables)))
 
@@ -227,3 +280,5 @@ def test_blank_leading_steps_grow_the_gradient_and_a_mask_or_a_bias_helps(kind):
     assert gradient_norm(blank) > 100 * usual
     assert gradient_norm(blank, mask=mask) == pytest.approx(usual)
     assert gradient_norm(blank, bias=0.5) < 10 * usual
+    assert gradient_norm(blank, state=0.5) < 10 * usual
+    assert gradient_norm(blank + 0.5) < 10 * usual

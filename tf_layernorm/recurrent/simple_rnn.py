@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
+from keras import ops
+
 from tf_layernorm._arguments import Tensor, serializable, warn_if_single
 from tf_layernorm.normalization import layer_norm
 from tf_layernorm.recurrent.cell import LNCell, project
@@ -28,7 +30,7 @@ def simple_rnn_step(
     epsilon: float,
     recurrent_mask: Tensor | None = None,
 ) -> Tensor:
-    """Equation (4), given `z` = W_x x: the new h."""
+    """Equation (4), given `z`, W_x x up to its mean: the new h."""
     h = h if recurrent_mask is None else h * recurrent_mask
     return activation(
         layer_norm(z + project(h, w.recurrent_kernel), w.gamma, w.bias, epsilon=epsilon)
@@ -109,7 +111,9 @@ class LNSimpleRNNCell(LNCell):
         return SimpleRNNRecurrence(self.epsilon)
 
     def input_part(self, inputs: Tensor, weights: SimpleRNNWeights) -> Tensor:
-        return project(inputs, weights.kernel)
+        z = project(inputs, weights.kernel)
+        # LN takes any mean away; a large one would cost the sum with W_h h its digits.
+        return z - ops.stop_gradient(ops.mean(z, axis=-1, keepdims=True))
 
     def step(
         self,
