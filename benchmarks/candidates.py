@@ -70,9 +70,10 @@ def gemm_floor(cell: str, x: tf.Tensor, units: int) -> tuple[Run, Run]:
 
 
 def make_layer(name: str, cell: str, units: int) -> Any:
-    """Ours, Keras' loop over our cell, or Keras' own layer without a norm."""
-    if name == "fused":
-        return getattr(tfln, f"LN{cell}")(units, return_sequences=True)
+    """Ours, fused or unrolled, Keras' loop over our cell, or Keras' own layer without a norm."""
+    if name in ("fused", "unrolled"):
+        layer = getattr(tfln, f"LN{cell}")
+        return layer(units, return_sequences=True, unroll=name == "unrolled")
     if name == "RNN(cell)":
         inner = getattr(tfln, f"LN{cell}Cell")(units)
         return keras.layers.RNN(inner, return_sequences=True)

@@ -2,8 +2,9 @@
 
     python benchmarks/scaling.py --out benchmarks/results
 
-Ours against `keras.layers.RNN` over our cell, both compiled by XLA. Peak memory is the largest
-resident size of the process minus that before the first step; one process a measurement.
+Ours against `keras.layers.RNN` over our cell, and, against a few T, against ours with
+`unroll=True`; all compiled by XLA. Peak memory is the largest resident size of the process minus
+that before the first step; one process a measurement.
 """
 
 import argparse
@@ -17,7 +18,12 @@ from pathlib import Path
 from typing import Any
 
 BASE = {"B": 32, "T": 200, "H": 256}
-SWEEPS = {"T": (100, 200, 400, 800, 1600), "H": (128, 256, 512, 1024), "B": (1, 8, 32, 128)}
+SWEEPS = {
+    "T": (100, 200, 400, 800, 1600),
+    "H": (128, 256, 512, 1024),
+    "B": (1, 8, 32, 128),
+    "unroll": (14, 28),  # values of T: to compile 100 steps takes many minutes
+}
 NAMES = {"B": "batch", "T": "length", "H": "units"}
 FEATURES = 64
 
@@ -57,7 +63,7 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
     from matplotlib import pyplot as plt
     from matplotlib.ticker import NullLocator
 
-    sweeps = list(dict.fromkeys(row["sweep"] for row in rows))
+    sweeps = [s for s in dict.fromkeys(row["sweep"] for row in rows) if s != "unroll"]
     figure, axes = plt.subplots(
         2, len(sweeps), figsize=(3.4 * len(sweeps), 5), squeeze=False, layout="constrained"
     )
@@ -87,7 +93,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--cell", default="LSTM", choices=("LSTM", "GRU", "SimpleRNN"))
-    parser.add_argument("--sweeps", default="T,H,B", help="comma-separated")
+    parser.add_argument("--sweeps", default="T,H,B,unroll", help="comma-separated")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--out", type=Path, help="folder for scaling.json and scaling.png")
     parser.add_argument("--one", nargs=4, metavar=("NAME", "B", "T", "H"), help=argparse.SUPPRESS)
@@ -97,17 +103,18 @@ def main() -> None:
         measure(name, arguments.cell, *map(int, sizes), arguments.repeats)
         return
     rows: list[dict[str, Any]] = []
-    for axis in arguments.sweeps.split(","):
-        for value in SWEEPS[axis]:
-            sizes = BASE | {axis: value}
-            for name in ("fused", "RNN(cell)"):
+    for sweep in arguments.sweeps.split(","):
+        other = "unrolled" if sweep == "unroll" else "RNN(cell)"
+        for value in SWEEPS[sweep]:
+            sizes = BASE | {"T" if sweep == "unroll" else sweep: value}
+            for name in ("fused", other):
                 command = [sys.executable, __file__, "--cell", arguments.cell]
                 command += ["--repeats", str(arguments.repeats), "--one", name]
                 command += [str(sizes[k]) for k in "BTH"]
                 result = subprocess.run(command, capture_output=True, text=True)
                 if result.returncode:
                     raise RuntimeError(result.stderr)
-                rows.append({"sweep": axis} | json.loads(result.stdout.splitlines()[-1]))
+                rows.append({"sweep": sweep} | json.loads(result.stdout.splitlines()[-1]))
                 print(rows[-1], flush=True)
     if arguments.out:
         arguments.out.mkdir(parents=True, exist_ok=True)

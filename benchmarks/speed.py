@@ -87,14 +87,16 @@ def best_of_jit(times: dict[str, float]) -> dict[str, float]:
     return best
 
 
-def measure(cells: list[str], repeats: int, found: dict[str, str]) -> list[dict[str, Any]]:
+def measure(
+    cells: list[str], shapes: list[tuple[int, ...]], repeats: int, found: dict[str, str]
+) -> list[dict[str, Any]]:
     """A row of milliseconds for each cell, shape and kind of step."""
     import tensorflow as tf
     from candidates import keras_candidates
 
     rows = []
     for cell in cells:
-        for shape in SHAPES:
+        for shape in shapes:
             batch, steps, features, units = shape
             x = tf.random.stateless_normal([batch, steps, features], seed=[0, 0])
             candidates = keras_candidates(cell, x, units)
@@ -148,9 +150,12 @@ def draw(means: dict[str, dict[str, float]], path: Path) -> None:
     matplotlib.use("agg")
     from matplotlib import pyplot as plt
 
-    names = list(means)
-    figure, axes = plt.subplots(1, len(names), figsize=(3.6 * len(names), 3), layout="constrained")
-    for axis, name in zip(axes.flat if len(names) > 1 else [axes], names, strict=True):
+    cells = list(dict.fromkeys(name.split()[0] for name in means))[::-1]
+    figure, axes = plt.subplots(
+        2, len(cells), figsize=(3.8 * len(cells), 5.2), squeeze=False, layout="constrained"
+    )
+    names = [f"{cell} {kind}" for kind in ("train", "forward") for cell in cells]
+    for axis, name in zip(axes.flat, names, strict=True):
         labels = [LABELS.get(label, label) for label in means[name]][::-1]
         values = list(means[name].values())[::-1]
         colors = ["#d1495b" if label == "tf_layernorm" else "#8d99ae" for label in labels]
@@ -158,10 +163,10 @@ def draw(means: dict[str, dict[str, float]], path: Path) -> None:
         axis.bar_label(bars, fmt="%.2f", padding=2, fontsize=8)
         axis.set_title(name)
         axis.set_xlim(0, 1.15 * max(values))
-        axis.set_xlabel("time / time of tf_layernorm")
         axis.spines[["top", "right"]].set_visible(False)
         axis.tick_params(labelsize=8)
-    figure.savefig(path, dpi=150)
+    figure.supxlabel("time / time of tf_layernorm", fontsize=10)
+    figure.savefig(path, dpi=120)
 
 
 def main() -> None:
@@ -169,13 +174,18 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--cells", default="LSTM,GRU,SimpleRNN", help="comma-separated")
+    parser.add_argument(
+        "--shape", type=int, nargs=4, metavar=("B", "T", "D", "H"), help="instead of the three"
+    )
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument(
         "--peers", metavar="MODULE=PYTHON,...", help="interpreters with torch, jax, ... beside ours"
     )
     parser.add_argument("--out", type=Path, help="folder for speed.json and speed.png")
     arguments = parser.parse_args()
-    rows = measure(arguments.cells.split(","), arguments.repeats, find_peers(arguments.peers))
+    shapes = [tuple(arguments.shape)] if arguments.shape else list(SHAPES)
+    found = find_peers(arguments.peers)
+    rows = measure(arguments.cells.split(","), shapes, arguments.repeats, found)
     means = geometric_means(rows)
     for name, ratios in means.items():
         print(name, {k: round(v, 2) for k, v in ratios.items()})
