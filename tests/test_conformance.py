@@ -81,6 +81,7 @@ def test_bidirectional_is_two_layers(kind, use_fused):
 
 
 FITTED = {
+    "fused simple RNN": [functools.partial(tfln.LNSimpleRNN, UNITS, use_fused=True)],
     "fused LSTM": [functools.partial(tfln.LNLSTM, UNITS, use_fused=True)],
     "fused GRU": [functools.partial(tfln.LNGRU, UNITS, use_fused=True)],
     "cell": [lambda: keras.layers.RNN(tfln.LNSimpleRNNCell(UNITS))],

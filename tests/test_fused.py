@@ -134,11 +134,10 @@ def test_forward_mode_is_refused_by_name(kind):
             layer(x)
 
 
-@pytest.mark.parametrize("which", [SIMPLE], ids=repr)
-def test_jacobian_is_that_of_the_loop(which):
+def test_jacobian_is_that_of_the_loop(kind):
     results, x = [], tf.constant(normal(BATCH, TIME, INPUTS))
     for use_fused in (True, False):
-        layer = make(which, use_fused)
+        layer = make(kind, use_fused)
         with tf.GradientTape() as tape:
             outputs = layer(x)
         results.append(tape.jacobian(outputs, layer.cell.bias))
@@ -147,7 +146,11 @@ def test_jacobian_is_that_of_the_loop(which):
 
 @pytest.mark.parametrize(
     ("kind", "player", "mode"),
-    [*[(k, p, "eager") for k in KINDS for p in ("rnn", False)], (SIMPLE, "rnn", "graph")],
+    [
+        *[(k, p, "eager") for k in KINDS for p in ("rnn", False)],
+        (SIMPLE, "rnn", "graph"),
+        (LSTM, False, "jit"),
+    ],
     ids=str,
 )
 def test_second_order_works_in_the_loop(kind, player, mode):

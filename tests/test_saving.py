@@ -49,12 +49,7 @@ def stateful():
 
 
 MODELS = {**{str(case): case.model for case in CASES}, "stateful": stateful, "masked": masked}
-# Every cell is in "masked" or under a sequence layer; an export costs more than the rest together.
-EXPORTED = [name for name in MODELS if not name.endswith("Cell")]
-FILES = [
-    *[(name, suffix) for name in MODELS for suffix in ("keras", "weights")],
-    *[(name, "export") for name in EXPORTED],
-]
+FILES = [(name, suffix) for name in MODELS for suffix in ("keras", "weights", "export")]
 
 COMMON = """
 import json, sys, traceback
@@ -68,7 +63,7 @@ def write(name, suffix, load):
         np.savez(f"{folder}/{name}-{suffix}.npz", *outputs)
     except Exception:
         errors[f"{name}-{suffix}"] = traceback.format_exc()
-names, exported = json.load(open(f"{folder}/names.json"))
+names = json.load(open(f"{folder}/names.json"))
 """
 WITH_PACKAGE = """
 import keras
@@ -87,7 +82,7 @@ sys.modules["tf_layernorm"] = sys.modules["keras"] = None
 def read_export(name):
     model = tf.saved_model.load(f"{folder}/{name}-saved")
     return lambda x: model.serve(x)  # a bound method alone would let the variables go
-for name in exported:
+for name in names:
     write(name, "export", lambda: read_export(name))
 json.dump(errors, open(f"{folder}/errors-export.json", "w"))
 """
@@ -109,7 +104,7 @@ def inputs_of(model):
 def folder(tmp_path_factory):
     """A folder with all models, what they compute, and what the fresh processes computed."""
     folder = tmp_path_factory.mktemp("models")
-    (folder / "names.json").write_text(json.dumps([list(MODELS), EXPORTED]))
+    (folder / "names.json").write_text(json.dumps(list(MODELS)))
     for name, make in MODELS.items():
         keras.utils.set_random_seed(0)
         model = make()
@@ -123,8 +118,7 @@ def folder(tmp_path_factory):
         model.save(folder / f"{name}.keras")
         model.save_weights(folder / f"{name}.weights.h5")
         (folder / f"{name}.json").write_text(model.to_json())
-        if name in EXPORTED:
-            model.export(folder / f"{name}-saved", verbose=False)
+        model.export(folder / f"{name}-saved", verbose=False)
     package = str(pathlib.Path(__file__).parents[1])
     processes = [
         subprocess.Popen(
