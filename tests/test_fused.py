@@ -149,7 +149,7 @@ def test_jacobian_is_that_of_the_loop(kind):
     [
         *[(k, p, "eager") for k in KINDS for p in ("rnn", False)],
         (SIMPLE, "rnn", "graph"),
-        (LSTM, False, "jit"),
+        (SIMPLE, False, "jit"),
     ],
     ids=str,
 )

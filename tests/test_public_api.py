@@ -65,7 +65,7 @@ def test_import_refuses_other_backends_and_loads_nothing_but_the_layers():
     assert refusal.endswith("Received: backend='jax'")
     assert {name for name in added if name.split(".")[0] != "tf_layernorm"} == set()
     own = {name.split(".")[1] for name in added if "." in name}
-    assert own <= {"_arguments", "normalization", "dense", "recurrent"}
+    assert own <= {"_arguments", "_random", "normalization", "dense", "recurrent"}
 
 
 def test_package_uses_public_interfaces_only():
