@@ -172,8 +172,6 @@ class WithoutMemoryLoss(LSTM.cell):
     """Recurrent dropout on the candidate only (Semeniuta et al., 2016): c is never dropped."""
 
     def step(self, z, states, weights, recurrent_mask):
-        if recurrent_mask is None:
-            return super().step(z, states, weights, None)
         return super().step(z, states, weights, None, candidate_mask=recurrent_mask)
 
 

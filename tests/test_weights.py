@@ -1,9 +1,11 @@
 """Names, shapes, order and initial values of the weights: the table of the documentation."""
 
+import itertools
+
 import keras
 import numpy as np
 import pytest
-from kinds import GRU, INPUTS, LSTM, OPTIONS, SIMPLE, built, f64
+from kinds import GRU, INPUTS, KINDS, LSTM, OPTIONS, SIMPLE, built, f64
 
 from tf_layernorm import LNDense
 
@@ -94,11 +96,11 @@ def test_weights_of_one_initializer_object_differ(kind):
 
 
 @pytest.mark.parametrize(
-    "argument", ["kernel", "recurrent", "bias", "gamma", "beta"], ids=lambda a: f"argument={a}"
+    ("kind", "argument"),
+    [*itertools.product(KINDS, ("kernel", "recurrent", "bias", "gamma")), (LSTM, "beta")],
+    ids=str,
 )
 def test_initializers_regularizers_and_constraints_reach_their_weights(kind, argument):
-    if argument == "beta" and kind is not LSTM:
-        pytest.skip("only LNLSTM has a beta")
     options = {
         f"{argument}_initializer": keras.initializers.Constant(2.0),
         f"{argument}_regularizer": "l2",

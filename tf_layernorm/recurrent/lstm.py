@@ -40,13 +40,13 @@ def lstm_step(
     carry_normalized_state: bool,
     epsilon: float,
     recurrent_mask: Tensor | None = None,
-    candidate_mask: Tensor = 1.0,
+    candidate_mask: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Equations (20)-(22), given `z` of `lstm_input_part`: the new h and the carried c."""
     h = h if recurrent_mask is None else h * recurrent_mask
     z = z + normalize_term(project(h, w.recurrent_kernel), w.recurrent_gamma, None, epsilon)
     i, f, g, o = ops.split(z, 4, axis=-1)
-    g = ops.multiply(activation(g), candidate_mask)
+    g = activation(g) if candidate_mask is None else activation(g) * candidate_mask
     c = recurrent_activation(f) * ops.cast(c, z.dtype) + recurrent_activation(i) * g
     normalized = normalize_term(c, w.state_gamma, w.state_beta, epsilon)
     h = recurrent_activation(o) * activation(normalized)
@@ -201,7 +201,7 @@ class LNLSTMCell(LNCell):
         states: list[Tensor],
         weights: LSTMWeights,
         recurrent_mask: Tensor | None,
-        candidate_mask: Tensor = 1.0,
+        candidate_mask: Tensor | None = None,
     ) -> list[Tensor]:
         h, c = states
         h, c = lstm_step(
