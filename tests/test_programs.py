@@ -57,7 +57,7 @@ def test_only_a_training_graph_must_be_compiled(kind, training):
 
 PROGRAM = """
 import os, sys
-import numpy as np, tensorflow as tf
+import keras, numpy as np, tensorflow as tf
 from pathlib import Path
 import tf_layernorm
 from tf_layernorm.data.buckets import bucket_by_length
@@ -71,6 +71,14 @@ for name in ("LNSimpleRNN", "LNLSTM", "LNGRU"):
     for batch, steps in ((2, 5), (2, 6), (1, 6), (2, 5), (1, 6)):
         layer(tf.zeros((batch, steps, 3)))
         counts.append(compiled())
+
+for layer in (tf_layernorm.LNLSTM(4), keras.layers.RNN(tf_layernorm.LNLSTMCell(4))):
+    model = keras.Sequential([keras.Input((None, 3)), layer])
+    model.compile(jit_compile=True)
+    before = compiled()
+    for steps in (5, 6, 7, 5):
+        model.predict(np.ones((3, steps, 3), "float32"), batch_size=2, verbose=0)
+        counts.append(compiled() - before)
 
 layer = tf_layernorm.LNLSTM(4)
 lengths = np.random.default_rng(0).integers(1, 31, 40)
@@ -95,5 +103,8 @@ def test_one_compilation_a_shape_and_a_handful_with_buckets(tmp_path):
     )
     assert run.returncode == 0, run.stderr
     *counts, buckets = map(int, run.stdout.split())
-    assert counts == [n + before for before in (0, 3, 6) for n in (1, 2, 3, 3, 3)]
+    called, predicted = counts[:15], counts[15:]
+    assert called == [n + before for before in (0, 3, 6) for n in (1, 2, 3, 3, 3)]
+    # A batch of 2 and a last one of 1: one program for each, in our loop as in Keras'.
+    assert predicted == 2 * [2, 4, 6, 6]
     assert buckets == 3

@@ -4,6 +4,7 @@ All models are saved first. Then one process that imports nothing but `tf_layern
 that can't import it, read them all and write down what they compute.
 """
 
+import functools
 import json
 import os
 import pathlib
@@ -37,18 +38,15 @@ def masked():
     )
 
 
-def stateful():
-    """The three sequence layers, each with states of its own."""
-    layers = [
-        kind.layer(
-            UNITS, stateful=True, return_sequences=True, use_fused=True, dtype="mixed_bfloat16"
-        )
-        for kind in KINDS
-    ]
+def stateful(use_fused):
+    """The three sequence layers in half precision, each with states of its own."""
+    options = {"return_sequences": True, "stateful": True, "dtype": "mixed_bfloat16"}
+    layers = [kind.layer(UNITS, use_fused=use_fused, **options) for kind in KINDS]
     return keras.Sequential([keras.Input(batch_shape=(BATCH, None, INPUTS)), *layers])
 
 
-MODELS = {**{str(case): case.model for case in CASES}, "stateful": stateful, "masked": masked}
+STATEFUL = {f"stateful-{v}": functools.partial(stateful, v) for v in (True, "auto", False)}
+MODELS = {**{str(case): case.model for case in CASES}, **STATEFUL, "masked": masked}
 FILES = [(name, suffix) for name in MODELS for suffix in ("keras", "weights", "export")]
 
 COMMON = """
@@ -142,13 +140,15 @@ def test_fresh_process_computes_the_same(folder, name, suffix):
     assert f"{name}-{suffix}" not in errors, errors[f"{name}-{suffix}"]
     expected, result = (np.load(folder / f"{name}-{key}.npz") for key in ("expected", suffix))
     assert len(result.files) == len(expected.files) == 2
+    # "auto" is compiled when it is called and not in an export: bfloat16 is rounded elsewhere.
+    atol = 2**-8 if (name, suffix) == ("stateful-auto", "export") else 1e-5
     for key in expected.files:
-        np.testing.assert_allclose(result[key], expected[key], rtol=0, atol=1e-5)
+        np.testing.assert_allclose(result[key], expected[key], rtol=0, atol=atol)
 
 
 def test_models_are_not_trivial(folder):
     for name in MODELS:
         first, second = (np.load(folder / f"{name}-expected.npz")[f"arr_{k}"] for k in (0, 1))
         assert np.std(first) > 1e-2 and np.std(second) > 1e-2, name
-        if name == "stateful":
+        if name in STATEFUL:
             assert len(first) == len(second)

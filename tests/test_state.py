@@ -56,7 +56,10 @@ def test_cell_initial_state_is_zero(kind, dtype):
             np.testing.assert_array_equal(f64(state), np.zeros((BATCH, UNITS)))
 
 
-@pytest.mark.parametrize("size", [None, 2.5, "2", [2], np.ones((2, 3)), tf.ones((2, 3))], ids=type)
+WRONG_SIZES = [None, 2.5, "2", [2], -1, np.int64(-1), np.ones((2, 3), int)]
+
+
+@pytest.mark.parametrize("size", [*WRONG_SIZES, *map(tf.constant, WRONG_SIZES[1:])], ids=repr)
 def test_cell_initial_state_needs_a_batch_size(kind, size):
     with pytest.raises(ValueError, match="Received: batch_size="):
         kind.cell(UNITS).get_initial_state(size)

@@ -185,11 +185,14 @@ class LNCell(ArgumentsMixin, _DropoutRNNCell, keras.layers.Layer):
 
     def get_initial_state(self, batch_size: Any = None) -> list[Tensor]:
         """Zeros or what is learned, one tensor of shape `(batch_size, units)` a state."""
-        is_whole = tf.is_tensor(batch_size) or hasattr(batch_size, "__index__")
-        if not is_whole or getattr(batch_size, "ndim", None):
+        is_tensor = tf.is_tensor(batch_size)
+        is_whole = batch_size.dtype.is_integer if is_tensor else hasattr(batch_size, "__index__")
+        is_scalar = is_whole and not getattr(batch_size, "ndim", None)
+        known = tf.get_static_value(batch_size) if is_tensor else batch_size
+        if not is_scalar or (known is not None and known < 0):
             raise ValueError(
-                "`get_initial_state` needs the batch size, an integer or a scalar tensor. "
-                f"Received: batch_size={batch_size!r}"
+                "`get_initial_state` needs the batch size, an integer or a scalar tensor of at "
+                f"least 0. Received: batch_size={batch_size!r}"
             )
         shape, dtypes = (batch_size, self.units), self.state_dtypes
         if not self.learn_initial_state:
