@@ -2,9 +2,8 @@
 
     python benchmarks/scaling.py --out benchmarks/results
 
-Ours against `keras.layers.RNN` over our cell, and, against a few T, against ours with
-`unroll=True`; all compiled by XLA. Peak memory is the largest resident size of the process minus
-that before the first step; one process a measurement.
+Ours against `keras.layers.RNN` over our cell, both compiled by XLA. Peak memory is the largest
+resident size of the process minus that before the first step; one process a measurement.
 """
 
 import argparse
@@ -22,7 +21,6 @@ SWEEPS = {
     "T": (100, 200, 400, 800, 1600),
     "H": (128, 256, 512, 1024),
     "B": (1, 8, 32, 128),
-    "unroll": (14, 28),  # values of T: to compile 100 steps takes many minutes
 }
 NAMES = {"B": "batch", "T": "length", "H": "units"}
 FEATURES = 64
@@ -55,6 +53,18 @@ def measure(name: str, cell: str, batch: int, steps: int, units: int, repeats: i
     print(json.dumps(row | {"compile_s": first - min(times), "peak_mib": peak() - before}))
 
 
+def in_a_process(
+    name: str, cell: str, sizes: dict[str, int], repeats: int, limit: float | None = None
+) -> dict[str, Any]:
+    """`measure` in a fresh process. Raises `subprocess.TimeoutExpired` after `limit` seconds."""
+    command = [sys.executable, __file__, "--cell", cell, "--repeats", str(repeats)]
+    command += ["--one", name, *[str(sizes[k]) for k in "BTH"]]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=limit)
+    if result.returncode:
+        raise RuntimeError(result.stderr)
+    return json.loads(result.stdout.splitlines()[-1])
+
+
 def draw(rows: list[dict[str, Any]], path: Path) -> None:
     """Time and peak memory, a column a sweep, on logarithmic axes."""
     import matplotlib
@@ -63,7 +73,7 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
     from matplotlib import pyplot as plt
     from matplotlib.ticker import NullLocator
 
-    sweeps = [s for s in dict.fromkeys(row["sweep"] for row in rows) if s != "unroll"]
+    sweeps = list(dict.fromkeys(row["sweep"] for row in rows))
     figure, axes = plt.subplots(
         2, len(sweeps), figsize=(3.4 * len(sweeps), 5), squeeze=False, layout="constrained"
     )
@@ -93,7 +103,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--cell", default="LSTM", choices=("LSTM", "GRU", "SimpleRNN"))
-    parser.add_argument("--sweeps", default="T,H,B,unroll", help="comma-separated")
+    parser.add_argument("--sweeps", default="T,H,B", help="comma-separated")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--out", type=Path, help="folder for scaling.json and scaling.png")
     parser.add_argument("--one", nargs=4, metavar=("NAME", "B", "T", "H"), help=argparse.SUPPRESS)
@@ -104,17 +114,10 @@ def main() -> None:
         return
     rows: list[dict[str, Any]] = []
     for sweep in arguments.sweeps.split(","):
-        other = "unrolled" if sweep == "unroll" else "RNN(cell)"
         for value in SWEEPS[sweep]:
-            sizes = BASE | {"T" if sweep == "unroll" else sweep: value}
-            for name in ("fused", other):
-                command = [sys.executable, __file__, "--cell", arguments.cell]
-                command += ["--repeats", str(arguments.repeats), "--one", name]
-                command += [str(sizes[k]) for k in "BTH"]
-                result = subprocess.run(command, capture_output=True, text=True)
-                if result.returncode:
-                    raise RuntimeError(result.stderr)
-                rows.append({"sweep": sweep} | json.loads(result.stdout.splitlines()[-1]))
+            for name in ("fused", "RNN(cell)"):
+                row = in_a_process(name, arguments.cell, BASE | {sweep: value}, arguments.repeats)
+                rows.append({"sweep": sweep} | row)
                 print(rows[-1], flush=True)
     if arguments.out:
         arguments.out.mkdir(parents=True, exist_ok=True)
