@@ -70,12 +70,15 @@ def gemm_floor(cell: str, x: tf.Tensor, units: int) -> tuple[Run, Run]:
 
 
 def make_layer(name: str, cell: str, units: int) -> Any:
-    """Ours, fused or unrolled, Keras' loop over our cell, or Keras' own layer without a norm."""
+    """Ours, fused or unrolled, Keras' loop over either cell, or Keras' own layer without a norm."""
     if name in ("fused", "unrolled"):
         layer = getattr(tfln, f"LN{cell}")
         return layer(units, return_sequences=True, unroll=name == "unrolled")
     if name == "RNN(cell)":
         inner = getattr(tfln, f"LN{cell}Cell")(units)
+        return keras.layers.RNN(inner, return_sequences=True)
+    if name == "RNN(Keras cell)":
+        inner = getattr(keras.layers, f"{cell}Cell")(units)
         return keras.layers.RNN(inner, return_sequences=True)
     plain: dict[str, Any] = {} if cell == "SimpleRNN" else {"use_cudnn": False}
     return getattr(keras.layers, cell)(units, return_sequences=True, **plain)
@@ -85,6 +88,6 @@ def keras_candidates(cell: str, x: tf.Tensor, units: int) -> dict[str, tuple[Run
     """The layers of `make_layer`, each with XLA on and off, and the floor."""
     return {
         f"{name}, jit={jit}": steps_of(make_layer(name, cell, units), x, jit)
-        for name in ("fused", "RNN(cell)", "Keras plain")
+        for name in ("fused", "RNN(cell)", "RNN(Keras cell)", "Keras plain")
         for jit in (True, False)
     } | {"GEMM floor": gemm_floor(cell, x, units)}

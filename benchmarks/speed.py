@@ -24,6 +24,7 @@ from peers import CELLS, MODULES, Run, timed
 LABELS = {
     "fused": "tf_layernorm",
     "RNN(cell)": "keras RNN, our cell",
+    "RNN(Keras cell)": "keras RNN, Keras' cell",
     "Keras plain": "Keras, no norm",
     "GEMM floor": "matrix products only",
     "torch": "torch.nn, no norm",
@@ -175,7 +176,12 @@ def main() -> None:
     )
     parser.add_argument("--cells", default="LSTM,GRU,SimpleRNN", help="comma-separated")
     parser.add_argument(
-        "--shape", type=int, nargs=4, metavar=("B", "T", "D", "H"), help="instead of the three"
+        "--shape",
+        type=int,
+        nargs=4,
+        action="append",
+        metavar=("B", "T", "D", "H"),
+        help="instead of the three; may be given several times",
     )
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument(
@@ -183,7 +189,7 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path, help="folder for speed.json and speed.png")
     arguments = parser.parse_args()
-    shapes = [tuple(arguments.shape)] if arguments.shape else list(SHAPES)
+    shapes = [tuple(shape) for shape in arguments.shape or SHAPES]
     found = find_peers(arguments.peers)
     rows = measure(arguments.cells.split(","), shapes, arguments.repeats, found)
     means = geometric_means(rows)
