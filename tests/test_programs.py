@@ -72,7 +72,8 @@ for name in ("LNSimpleRNN", "LNLSTM", "LNGRU"):
         layer(tf.zeros((batch, steps, 3)))
         counts.append(compiled())
 
-for layer in (tf_layernorm.LNLSTM(4), keras.layers.RNN(tf_layernorm.LNLSTMCell(4))):
+cells = (tf_layernorm.LNSimpleRNNCell, tf_layernorm.LNLSTMCell, tf_layernorm.LNGRUCell)
+for layer in (tf_layernorm.LNLSTM(4), *[keras.layers.RNN(cell(4)) for cell in cells]):
     model = keras.Sequential([keras.Input((None, 3)), layer])
     model.compile(jit_compile=True)
     before = compiled()
@@ -106,5 +107,5 @@ def test_one_compilation_a_shape_and_a_handful_with_buckets(tmp_path):
     called, predicted = counts[:15], counts[15:]
     assert called == [n + before for before in (0, 3, 6) for n in (1, 2, 3, 3, 3)]
     # A batch of 2 and a last one of 1: one program for each, in our loop as in Keras'.
-    assert predicted == 2 * [2, 4, 6, 6]
+    assert predicted == 4 * [2, 4, 6, 6]
     assert buckets == 3
