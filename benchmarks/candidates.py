@@ -14,7 +14,7 @@ GATES = {"LSTM": 4, "GRU": 3, "SimpleRNN": 1}
 
 def steps_of(layer: Any, x: tf.Tensor, jit: bool) -> tuple[Run, Run]:
     """A train step (gradients by x and all weights) and a forward pass of a Keras layer."""
-    layer(x)
+    layer.build(x.shape)
 
     @tf.function(jit_compile=jit)
     def train(x: tf.Tensor) -> Any:
