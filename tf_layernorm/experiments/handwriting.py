@@ -50,7 +50,7 @@ class Config:
 PRESETS = {
     "paper": Config(data="full"),
     "small": Config(units=100, length=200, updates=100, epochs=15, seeds=1),
-    # The network of `small` with real pens, trained out: hours on two cores.
+    # The network of `small` with real pens, trained out: 12 minutes or more a curve.
     "pens": Config(data="full", units=100, length=200, updates=200, epochs=60),
     "smoke": Config(
         lines=40,
