@@ -59,17 +59,18 @@ def in_float32():
     return weights, losses[-1]
 
 
+# bfloat16 has less than three digits: from four seeds it ended 0 to 9 % higher.
 @pytest.mark.parametrize(
-    ("policy", "use_fused"),
-    [("float64", False), ("mixed_bfloat16", False), ("mixed_float16", True)],
+    ("policy", "use_fused", "rel"),
+    [("float64", False, 0.05), ("mixed_bfloat16", False, 0.15), ("mixed_float16", True, 0.05)],
 )
-def test_training_ends_at_the_loss_of_float32(in_float32, policy, use_fused):
+def test_training_ends_at_the_loss_of_float32(in_float32, policy, use_fused, rel):
     weights, loss = in_float32
     model, optimizer = stacked(policy, use_fused), adam()
     model.set_weights(weights)
     if policy == "mixed_float16":
         optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
-    assert train(model, optimizer)[-1] == pytest.approx(loss, rel=0.05)
+    assert train(model, optimizer)[-1] == pytest.approx(loss, rel=rel)
     wide = "float64" if policy == "float64" else "float32"
     assert {weight.dtype for weight in model.weights} == {wide}
 
