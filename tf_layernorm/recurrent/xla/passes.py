@@ -21,7 +21,7 @@ from tf_layernorm.recurrent.xla.loop import (
     time_major_mask,
     where,
 )
-from tf_layernorm.recurrent.xla.terms import Saved, center
+from tf_layernorm.recurrent.xla.terms import Saved, batch_sum, center
 from tf_layernorm.recurrent.zoneout import split_share, zone_out
 
 
@@ -129,11 +129,7 @@ def backward_pass(
         if at is not None:
             passed = where(at, nothing, d_states)
             d_old = tuple(d + p for d, p in zip(d_old, passed, strict=True))
-        sums = {
-            name: tf.reduce_sum(d, axis=0)
-            for name, d in by_weight.items()
-            if getattr(w, name) is not None
-        }
+        sums = {name: batch_sum(d) for name, d in by_weight.items() if getattr(w, name) is not None}
         return d_old, (dp,) if da is dp else (dp, da), sums
 
     d_states = tuple(tf.cast(d, dtype) for d in d_last)
