@@ -40,7 +40,7 @@ def instructions(hlo: str) -> list[dict[str, int]]:
 def measure(cell: str, shape: tuple[int, ...], repeats: int) -> dict[str, Any]:
     """Milliseconds of each candidate, and the instructions in the loops of the whole cell."""
     import tensorflow as tf
-    from candidates import gemm_floor, steps_of
+    from candidates import gemm_floor, steps_of, train_step
 
     import tf_layernorm as tfln
 
@@ -56,12 +56,7 @@ def measure(cell: str, shape: tuple[int, ...], repeats: int) -> dict[str, Any]:
         timers = {name: (lambda run=pair[k]: timed(run)) for name, pair in runs.items()}
         row[kind] = best_times(timers, repeats)
 
-    @tf.function(jit_compile=True)
-    def train(x: tf.Tensor) -> Any:
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_sum(layer(x, training=True))
-        return tape.gradient(loss, [v.value for v in layer.trainable_variables])
-
+    train = train_step(layer, jit=True)
     row["loops"] = instructions(train.experimental_get_compiler_ir(x)(stage="optimized_hlo"))
     return row
 

@@ -12,9 +12,8 @@ Run = Callable[[], Any]
 GATES = {"LSTM": 4, "GRU": 3, "SimpleRNN": 1}
 
 
-def steps_of(layer: Any, x: tf.Tensor, jit: bool) -> tuple[Run, Run]:
-    """A train step (gradients by x and all weights) and a forward pass of a Keras layer."""
-    layer.build(x.shape)
+def train_step(layer: Any, jit: bool) -> Any:
+    """The function that makes the gradients by its input and all weights of a built layer."""
 
     @tf.function(jit_compile=jit)
     def train(x: tf.Tensor) -> Any:
@@ -22,6 +21,14 @@ def steps_of(layer: Any, x: tf.Tensor, jit: bool) -> tuple[Run, Run]:
             tape.watch(x)
             loss = tf.reduce_sum(layer(x, training=True))
         return tape.gradient(loss, [x, *(v.value for v in layer.trainable_variables)])
+
+    return train
+
+
+def steps_of(layer: Any, x: tf.Tensor, jit: bool) -> tuple[Run, Run]:
+    """A train step (gradients by x and all weights) and a forward pass of a Keras layer."""
+    layer.build(x.shape)
+    train = train_step(layer, jit)
 
     @tf.function(jit_compile=jit)
     def forward(x: tf.Tensor) -> Any:

@@ -62,20 +62,13 @@ def bodies(hlo: str) -> list[set[str]]:
 def measure(cell: str, shape: tuple[int, ...], repeats: int) -> dict[str, Any]:
     """Milliseconds of each group of kernels, outside the loops and in either of them."""
     import tensorflow as tf
-    from candidates import make_layer
+    from candidates import make_layer, train_step
 
     *sizes, units = shape
     x = tf.random.stateless_normal(sizes, seed=[0, 0])
     layer = make_layer("fused", cell, units)
     layer.build(x.shape)
-
-    @tf.function(jit_compile=True)
-    def train(x: tf.Tensor) -> Any:
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            loss = tf.reduce_sum(layer(x, training=True))
-        return tape.gradient(loss, [x, *(v.value for v in layer.trainable_variables)])
-
+    train = train_step(layer, jit=True)
     train(x)
     with tempfile.TemporaryDirectory() as folder:
         with tf.profiler.experimental.Profile(folder):
