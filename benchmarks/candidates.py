@@ -57,9 +57,8 @@ def gemm_floor(cell: str, x: tf.Tensor, units: int) -> tuple[Run, Run]:
     def train(x: tf.Tensor) -> Any:
         z, h = forward_products(x)
         # A gradient of the gates is as wide as the gates, so it is made by repeating h's.
-        d = loop(
-            h, lambda d: tf.matmul(tf.tile(d, [1, width // units]), recurrent, transpose_b=True)
-        )
+        transposed = tf.transpose(recurrent)
+        d = loop(h, lambda d: tf.matmul(tf.tile(d, [1, width // units]), transposed))
         rows = tf.reshape(x, [-1, features])
         hidden = z[:, :units]
         return (

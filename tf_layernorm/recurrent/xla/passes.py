@@ -103,6 +103,8 @@ def backward_pass(
     given, dtype = w, at_least_float32(x.dtype.name)
     w = in_dtype(w, dtype)
     kernel, recurrent_kernel = _kernels(cell, w, x.dtype)
+    # Once, not in the loop: XLA's CPU backend takes longer for a product with a transposed matrix.
+    recurrent_transposed = tf.transpose(recurrent_kernel)
     steps, mask, share = length(x), time_major_mask(mask), time_major(share)
     before = tuple(tf.concat([s[None], a], axis=0) for s, a in zip(states, after, strict=True))
     if d_outputs is not None:
@@ -120,7 +122,7 @@ def backward_pass(
         old, kept = (tuple(v[t] for v in values) for values in (before, saved))
         inverse = None if p_inverse is None else p_inverse[t]
         dp, da, d_old, by_weight = cell.backward(d_new, p[t], inverse, old, kept, w)
-        dh = product(tf.cast(da, x.dtype), recurrent_kernel, dtype, transpose_b=True)
+        dh = product(tf.cast(da, x.dtype), recurrent_transposed, dtype)
         if recurrent_mask is not None:
             dh *= tf.cast(recurrent_mask, dtype)
         d_old = (d_old[0] + dh, *d_old[1:])
