@@ -178,7 +178,7 @@ class LNCell(ArgumentsMixin, _DropoutRNNCell, keras.layers.Layer):
         states = [ops.cast(s, d) for s, d in zip(given, self.state_dtypes, strict=True)]
         new = self.step(self.input_part(inputs, weights), states, weights, recurrent_mask)
         if share is not None:
-            new = list(zone_out(new, states, share))
+            new = list(zone_out(new, states, tf.split(share, len(states), axis=-1)))
         # Carried as they came: `keras.layers.RNN` gives every state in the compute dtype.
         new = [ops.cast(state, old.dtype) for state, old in zip(new, given, strict=True)]
         return ops.cast(new[0], self.compute_dtype), new if nested else new[0]

@@ -22,13 +22,12 @@ def check_zoneout(zoneout: Any, n_states: int) -> tuple[float, ...]:
     return rates if any(rates) else ()
 
 
-def split_share(share: Tensor, like: Any) -> tuple[Tensor, ...]:
-    """The share of every state, out of all of them side by side, in the dtypes of `like`."""
-    parts = tf.split(share, len(like), axis=-1)
-    return tuple(tf.cast(part, value.dtype) for part, value in zip(parts, like, strict=True))
+def share_of(new: Any, shares: Any) -> tuple[Tensor, ...]:
+    """What of each new state is taken."""
+    return tuple(tf.cast(s, n.dtype) * n for n, s in zip(new, shares, strict=True))
 
 
-def zone_out(new: Any, old: Any, share: Tensor) -> tuple[Tensor, ...]:
-    """The new states as far as `share` says, the old ones for the rest; exact for 0 and 1."""
-    parts = zip(new, old, split_share(share, new), strict=True)
-    return tuple(s * n + (1 - s) * tf.cast(o, n.dtype) for n, o, s in parts)
+def zone_out(new: Any, old: Any, shares: Any) -> tuple[Tensor, ...]:
+    """The new states as far as their shares say, the old ones for the rest; exact for 0 and 1."""
+    rest = zip(share_of(new, shares), old, shares, strict=True)
+    return tuple(n + (1 - tf.cast(s, n.dtype)) * tf.cast(o, n.dtype) for n, o, s in rest)

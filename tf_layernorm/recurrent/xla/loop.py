@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -55,6 +55,33 @@ class Buffers:
         return stacked if self.is_static else tuple(s[: self.steps] for s in stacked)
 
 
+class Step(NamedTuple):
+    """The products with the inputs at step `t`, and what their normalisation multiplies by."""
+
+    p: Tensor  # [T, B, n]
+    p_inverse: Tensor | None  # [T, B, parts]
+    t: Any
+
+    def read(self) -> tuple[Tensor, Tensor | None]:
+        return self.p[self.t], None if self.p_inverse is None else self.p_inverse[self.t]
+
+    def read_in_parts(self, parts: int) -> tuple[list[Tensor], list[Tensor] | None]:
+        """`read` with the products in equal parts, and a factor for each normalised part.
+
+        Each is a slice of its own over time: XLA's CPU backend doesn't vectorise a kernel that cuts
+        one into several.
+        """
+        inverse = self.p_inverse
+        factors = None if inverse is None else _cut(inverse, self.t, inverse.shape[-1])
+        return _cut(self.p, self.t, parts), factors
+
+
+def _cut(x: Tensor, t: Any, parts: int) -> list[Tensor]:
+    size = x.shape[-1] // parts
+    shape = [1, tf.shape(x)[1], size]
+    return [tf.slice(x, [t, 0, k * size], shape)[0] for k in range(parts)]  # [B, size]
+
+
 def length(x: Tensor) -> Any:
     return tf.shape(x)[0] if x.shape[0] is None else x.shape[0]
 
@@ -83,8 +110,13 @@ def time_major_mask(mask: Tensor | None) -> Tensor | None:
     return at_least_one_step(tf.expand_dims(tf.transpose(mask), 2))  # [T, B, 1]
 
 
-def time_major(x: Tensor | None) -> Tensor | None:
-    return None if x is None else at_least_one_step(tf.transpose(x, [1, 0, 2]))
+def time_major_shares(share: Tensor | None, n_states: int) -> tuple[Tensor, ...]:
+    """Each state's share apart, [T, B or 1, U]: see `Step.read_in_parts`."""
+    if share is None:
+        return ()
+    return tuple(
+        at_least_one_step(s) for s in tf.split(tf.transpose(share, [1, 0, 2]), n_states, 2)
+    )
 
 
 def in_dtype(w: Any, dtype: Any) -> Any:

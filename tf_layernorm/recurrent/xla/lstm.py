@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from tf_layernorm._arguments import Tensor
 from tf_layernorm.recurrent.xla.gated import GatedRecurrence
+from tf_layernorm.recurrent.xla.loop import Step
 from tf_layernorm.recurrent.xla.terms import (
     Saved,
     normalize,
@@ -48,12 +49,10 @@ class LSTMRecurrence(GatedRecurrence):
         z = x + h if w.bias is None else x + h + w.bias
         return _activate(z), x_normalized, h_normalized
 
-    def forward(
-        self, p: Tensor, p_inverse: Tensor | None, a: Tensor, states: Saved, w: Any
-    ) -> tuple[Saved, Saved]:
-        """The new states and what `backward` needs, given the products p = W_x x and a = W_h h."""
+    def forward(self, step: Step, a: Tensor, states: Saved, w: Any) -> tuple[Saved, Saved]:
+        """The new states and what `backward` needs, given p = W_x x of a step and a = W_h h."""
         a_inverse = self.inverse(a, w.recurrent_gamma)
-        gates, _, _ = self._gates(p, p_inverse, a, a_inverse, w)
+        gates, _, _ = self._gates(*step.read(), a, a_inverse, w)
         i, f, g, o = tf.split(gates, 4, axis=-1)
         n = c = f * states[1] + i * g
         state_saved: Saved = ()
@@ -65,19 +64,14 @@ class LSTMRecurrence(GatedRecurrence):
         return (o * tf.tanh(n), carried), saved
 
     def backward(
-        self,
-        d_states: Saved,
-        p: Tensor,
-        p_inverse: Tensor | None,
-        states: Saved,
-        saved: Saved,
-        w: Any,
+        self, d_states: Saved, step: Step, states: Saved, saved: Saved, w: Any
     ) -> tuple[Tensor, Tensor, Saved, dict[str, Tensor]]:
         """Gradients by p, a and the old states (but for the product), and by weights, per case.
 
         The gates are computed again: to read and write them costs more than their one tanh.
         """
         dh, dc = d_states
+        p, p_inverse = step.read()
         a, *others = saved
         a_inverse = None if w.recurrent_gamma is None else others[-1]
         gates, x_normalized, h_normalized = self._gates(p, p_inverse, a, a_inverse, w)

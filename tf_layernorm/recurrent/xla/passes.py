@@ -13,16 +13,17 @@ from tf_layernorm._arguments import Tensor
 from tf_layernorm.normalization import at_least_float32
 from tf_layernorm.recurrent.xla.loop import (
     Buffers,
+    Step,
     at_least_one_step,
     in_dtype,
     length,
     product,
-    time_major,
     time_major_mask,
+    time_major_shares,
     where,
 )
 from tf_layernorm.recurrent.xla.terms import Saved, batch_sum, center
-from tf_layernorm.recurrent.zoneout import split_share, zone_out
+from tf_layernorm.recurrent.zoneout import share_of, zone_out
 
 
 class Residuals(NamedTuple):
@@ -60,15 +61,15 @@ def forward_pass(
     w = in_dtype(w, dtype)
     kernel, recurrent_kernel = _kernels(cell, w, x.dtype)
     x = tf.transpose(x, [1, 0, 2])  # [T, B, D]
-    steps, mask, share = length(x), time_major_mask(mask), time_major(share)
+    steps, mask, shares = length(x), time_major_mask(mask), time_major_shares(share, len(states))
     p = at_least_one_step(product(x, kernel, dtype))
     p_inverse = cell.input_inverse(p, w)
 
     def step(t: Any, states: Saved) -> tuple[Saved, Saved]:
         h = states[0] if recurrent_mask is None else states[0] * recurrent_mask
-        at = None if p_inverse is None else p_inverse[t]
-        new, saved = cell.forward(p[t], at, product(h, recurrent_kernel, dtype), states, w)
-        new = new if share is None else zone_out(new, states, share[t])
+        a = product(h, recurrent_kernel, dtype)
+        new, saved = cell.forward(Step(p, p_inverse, t), a, states, w)
+        new = zone_out(new, states, [s[t] for s in shares]) if shares else new
         new = tuple(tf.cast(n, old.dtype) for n, old in zip(new, states, strict=True))
         new = where(None if mask is None else mask[t], new, states)
         return new, (*new, *saved) if save else (new[0],)
@@ -105,7 +106,7 @@ def backward_pass(
     kernel, recurrent_kernel = _kernels(cell, w, x.dtype)
     # Once, not in the loop: XLA's CPU backend takes longer for a product with a transposed matrix.
     recurrent_transposed = tf.transpose(recurrent_kernel)
-    steps, mask, share = length(x), time_major_mask(mask), time_major(share)
+    steps, mask, shares = length(x), time_major_mask(mask), time_major_shares(share, len(states))
     before = tuple(tf.concat([s[None], a], axis=0) for s, a in zip(states, after, strict=True))
     if d_outputs is not None:
         d_outputs = at_least_one_step(tf.cast(tf.transpose(d_outputs, [1, 0, 2]), dtype))
@@ -117,16 +118,15 @@ def backward_pass(
         at = None if mask is None else mask[t]
         nothing = tuple(tf.zeros_like(d) for d in d_states)
         d_new = d_valid = where(at, d_states, nothing)
-        if share is not None:
-            d_new = tuple(s * d for s, d in zip(split_share(share[t], d_new), d_new, strict=True))
+        if shares:
+            d_new = share_of(d_new, [s[t] for s in shares])
         old, kept = (tuple(v[t] for v in values) for values in (before, saved))
-        inverse = None if p_inverse is None else p_inverse[t]
-        dp, da, d_old, by_weight = cell.backward(d_new, p[t], inverse, old, kept, w)
+        dp, da, d_old, by_weight = cell.backward(d_new, Step(p, p_inverse, t), old, kept, w)
         dh = product(tf.cast(da, x.dtype), recurrent_transposed, dtype)
         if recurrent_mask is not None:
             dh *= tf.cast(recurrent_mask, dtype)
         d_old = (d_old[0] + dh, *d_old[1:])
-        if share is not None:
+        if shares:
             d_old = tuple(o + (v - n) for o, v, n in zip(d_old, d_valid, d_new, strict=True))
         if at is not None:
             passed = where(at, nothing, d_states)

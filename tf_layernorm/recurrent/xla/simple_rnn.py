@@ -6,6 +6,7 @@ from typing import Any
 import tensorflow as tf
 
 from tf_layernorm._arguments import Tensor
+from tf_layernorm.recurrent.xla.loop import Step
 from tf_layernorm.recurrent.xla.terms import Saved, inverse_rms, term, term_gradient
 
 
@@ -32,16 +33,15 @@ class SimpleRNNRecurrence:
         y, normalized = term(total, w.gamma, inverse, self.sizes(total.shape[-1]))
         return tf.tanh(y if w.bias is None else y + w.bias), normalized
 
-    def forward(
-        self, p: Tensor, p_inverse: None, a: Tensor, states: Saved, w: Any
-    ) -> tuple[Saved, Saved]:
-        """The new states and what `backward` needs, given the products p = W_x x and a = W_h h."""
+    def forward(self, step: Step, a: Tensor, states: Saved, w: Any) -> tuple[Saved, Saved]:
+        """The new states and what `backward` needs, given p = W_x x of a step and a = W_h h."""
+        p, _ = step.read()
         total = p + a
         inverse = inverse_rms(total, self.sizes(a.shape[-1]), self.epsilon)
         return (self._step(total, inverse, w)[0],), (total, inverse)
 
     def backward(
-        self, d_states: Saved, p: Tensor, p_inverse: None, states: Saved, saved: Saved, w: Any
+        self, d_states: Saved, step: Step, states: Saved, saved: Saved, w: Any
     ) -> tuple[Tensor, Tensor, Saved, dict[str, Tensor]]:
         """Gradients by p, a and the old states (but for the product), and by weights, per case."""
         (dh,) = d_states

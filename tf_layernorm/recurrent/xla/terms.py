@@ -44,14 +44,24 @@ def inverse_rms(x: Tensor, sizes: Sequence[int], epsilon: float) -> Tensor:
     return tf.concat([tf.math.rsqrt(row_mean(tf.square(p)) + epsilon) for p in parts], axis=-1)
 
 
+def spread(x: Tensor, sizes: Sequence[int]) -> Tensor:
+    """One value for each part, [..., parts], to one that broadcasts against [..., n]."""
+    values = tf.split(x, len(sizes), axis=-1)
+    result, end = values[0], 0
+    for size, value in zip(sizes, values[1:], strict=False):
+        end += size
+        # A choice, since XLA's CPU backend fuses no concatenation.
+        result = tf.where(tf.range(sum(sizes)) < end, result, value)
+    return result
+
+
 def term(
     x: Tensor, gamma: Tensor | None, inverse: Tensor | None, sizes: Sequence[int]
 ) -> tuple[Tensor, Tensor]:
     """LN(x; gamma) of a centred product, and the same before gamma; `x` itself without gamma."""
     if gamma is None:
         return x, x
-    parts = zip(tf.split(x, sizes, axis=-1), tf.split(inverse, len(sizes), axis=-1), strict=True)
-    normalized = tf.concat([part * factor for part, factor in parts], axis=-1)
+    normalized = x * spread(inverse, sizes)
     return normalized * gamma, normalized
 
 
@@ -68,14 +78,10 @@ def term_gradient(
     """
     if gamma is None:
         return d
-    parts = zip(
-        tf.split(d, sizes, axis=-1),
-        tf.split(gamma, sizes),
-        tf.split(normalized, sizes, axis=-1),
-        tf.split(inverse, len(sizes), axis=-1),
-        strict=True,
-    )
-    return tf.concat([i * (d * g - n * row_mean(d * g * n)) for d, g, n, i in parts], axis=-1)
+    parts = zip(tf.split(d * normalized, sizes, axis=-1), tf.split(gamma, sizes), strict=True)
+    means = [tf.tensordot(part, g[:, None], axes=1) / part.shape[-1] for part, g in parts]
+    mean = spread(tf.concat(means, axis=-1), sizes)
+    return spread(inverse, sizes) * (d * gamma - normalized * mean)
 
 
 def normalize(x: Tensor, epsilon: float) -> Saved:
