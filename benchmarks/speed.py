@@ -70,12 +70,10 @@ def find_peers(option: str | None) -> dict[str, str]:
 
 def best_times(timers: dict[str, Callable[[], float]], repeats: int) -> dict[str, float]:
     """Milliseconds of each candidate's fastest repeat, all of them taking turns."""
-    for timer in timers.values():
-        timer()  # compiles
     times = {name: math.inf for name in timers}
     for _ in range(repeats):
         for name, timer in timers.items():
-            timer()  # who comes after another process finds it spinning, or the cores asleep
+            timer()  # compiles, and meets another process still spinning, or cores asleep
             times[name] = min(times[name], timer())
     return times
 
