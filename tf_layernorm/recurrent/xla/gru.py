@@ -44,14 +44,14 @@ class GRURecurrence(GatedRecurrence):
         return (new,), (a,) if a_inverse is None else (a, a_inverse)
 
     def backward(
-        self, d_states: Saved, step: Step, states: Saved, saved: Saved, w: Any
+        self, d_states: Saved, inputs: Any, states: Saved, saved: Saved, w: Any
     ) -> tuple[Tensor, Tensor, Saved, dict[str, Tensor]]:
         """Gradients by p, a and the old states (but for the product), and by weights, per case.
 
         The gates are computed again: to read and write them costs more than their one tanh.
         """
         (dh,) = d_states
-        p, p_inverse = step.read()
+        p, p_inverse = inputs
         a, a_inverse = saved if len(saved) == 2 else (*saved, None)
         sizes = self.sizes(a.shape[-1] // 3)
         x, x_normalized = term(p, w.kernel_gamma, p_inverse, sizes)

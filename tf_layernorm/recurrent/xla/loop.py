@@ -55,6 +55,13 @@ class Buffers:
         return stacked if self.is_static else tuple(s[: self.steps] for s in stacked)
 
 
+def arrays_of(tensors: Saved) -> tuple[Any, ...]:
+    """Arrays that begin as these tensors, and take their place where nothing else needs them."""
+    return tuple(
+        tf.TensorArray(v.dtype, length(v), element_shape=v.shape[1:]).unstack(v) for v in tensors
+    )
+
+
 class Step(NamedTuple):
     """The products with the inputs at step `t`, and what their normalisation multiplies by."""
 
@@ -86,11 +93,13 @@ def length(x: Tensor) -> Any:
     return tf.shape(x)[0] if x.shape[0] is None else x.shape[0]
 
 
-def at_least_one_step(x: Tensor) -> Tensor:
+def at_least_one_step(x: Tensor, axis: int = 0) -> Tensor:
     """`x`, or one step of zeros: XLA compiles the loop's body also where it never runs."""
-    if x.shape[0]:
+    if x.shape[axis]:
         return x
-    return tf.pad(x, [[0, tf.maximum(1 - tf.shape(x)[0], 0)]] + [[0, 0]] * (len(x.shape) - 1))
+    padding: list[list[Any]] = [[0, 0] for _ in x.shape]
+    padding[axis][1] = tf.maximum(1 - tf.shape(x)[axis], 0)
+    return tf.pad(x, padding)
 
 
 def product(x: Tensor, kernel: Tensor, dtype: Any, **options: Any) -> Tensor:

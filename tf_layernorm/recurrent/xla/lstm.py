@@ -17,17 +17,12 @@ from tf_layernorm.recurrent.xla.terms import (
 )
 
 
-def _per_gate(units: int, dtype: Any, sigmoid: float, tanh: float) -> Tensor:
-    """A value for each sigmoid gate and another for the candidate, in the order i, f, c, o."""
-    i, g = tf.fill([2 * units], sigmoid), tf.fill([units], tanh)
-    return tf.cast(tf.concat([i, g, i[:units]], axis=0), dtype)
-
-
 def _activate(x: Tensor) -> Tensor:
     """All four gates by one tanh, with sigmoid(x) = tanh(x / 2) / 2 + 1 / 2."""
-    units, dtype = x.shape[-1] // 4, x.dtype
-    scale = _per_gate(units, dtype, 0.5, 1.0)
-    return tf.tanh(x * scale) * scale + _per_gate(units, dtype, 0.5, 0.0)
+    units = x.shape[-1] // 4
+    sigmoid, tanh = tf.fill([2 * units], 0.5), tf.ones([units])
+    scale = tf.cast(tf.concat([sigmoid, tanh, sigmoid[:units]], axis=0), x.dtype)
+    return tf.tanh(x * scale) * scale + (1 - scale)
 
 
 @dataclass(frozen=True)
@@ -55,41 +50,43 @@ class LSTMRecurrence(GatedRecurrence):
         gates, _, _ = self._gates(*step.read(), a, a_inverse, w)
         i, f, g, o = tf.split(gates, 4, axis=-1)
         n = c = f * states[1] + i * g
-        state_saved: Saved = ()
+        state_saved: list[Tensor] = []
         if w.state_gamma is not None:
-            state_saved = normalize(c, self.epsilon)
-            n = state_saved[0] * w.state_gamma + w.state_beta
+            normalized, *state_saved = normalize(c, self.epsilon)
+            n = normalized * w.state_gamma + w.state_beta
         carried = n if self.carry_normalized_state else c
         saved = (a, *state_saved) if a_inverse is None else (a, *state_saved, a_inverse)
         return (o * tf.tanh(n), carried), saved
 
     def backward(
-        self, d_states: Saved, step: Step, states: Saved, saved: Saved, w: Any
+        self, d_states: Saved, inputs: Any, states: Saved, saved: Saved, w: Any
     ) -> tuple[Tensor, Tensor, Saved, dict[str, Tensor]]:
         """Gradients by p, a and the old states (but for the product), and by weights, per case.
 
         The gates are computed again: to read and write them costs more than their one tanh.
         """
         dh, dc = d_states
-        p, p_inverse = step.read()
+        p, p_inverse = inputs
         a, *others = saved
         a_inverse = None if w.recurrent_gamma is None else others[-1]
         gates, x_normalized, h_normalized = self._gates(p, p_inverse, a, a_inverse, w)
         i, f, g, o = tf.split(gates, 4, axis=-1)
-        if w.state_gamma is None:
-            squashed = tf.tanh(f * states[1] + i * g)
-        else:
-            squashed = tf.tanh(others[0] * w.state_gamma + w.state_beta)
+        n = c = f * states[1] + i * g
+        if w.state_gamma is not None:
+            mean, inverse = others[:2]
+            normalized = (c - mean) * inverse
+            n = normalized * w.state_gamma + w.state_beta
+        squashed = tf.tanh(n)
         dn = dh * o * (1 - tf.square(squashed))
         if self.carry_normalized_state:
             dn, dc = dn + dc, tf.zeros_like(dc)
         if w.state_gamma is None:
             dc += dn
         else:
-            dc += normalize_gradient(dn * w.state_gamma, *others[:2])
-        # Of all gates at once: s' = s (1 - s) for a sigmoid s, t' = (1 - t) (1 + t) for a tanh t.
-        outer = tf.concat([dc * g, dc * states[1], dc * i, dh * squashed], axis=-1)
-        dz = outer * (1 - gates) * (gates + _per_gate(dc.shape[-1], gates.dtype, 0.0, 1.0))
+            dc += normalize_gradient(dn * w.state_gamma, normalized, inverse)
+        d_gates = dc * g, dc * states[1], dc * i, dh * squashed
+        slopes = i * (1 - i), f * (1 - f), 1 - tf.square(g), o * (1 - o)
+        dz = tf.concat([d * s for d, s in zip(d_gates, slopes, strict=True)], axis=-1)
         sizes = self.sizes(dc.shape[-1])
         dp = term_gradient(dz, w.kernel_gamma, x_normalized, p_inverse, sizes)
         da = term_gradient(dz, w.recurrent_gamma, h_normalized, a_inverse, sizes)
@@ -100,5 +97,5 @@ class LSTMRecurrence(GatedRecurrence):
             "state_beta": dn,
         }
         if w.state_gamma is not None:
-            by_weight["state_gamma"] = dn * others[0]
+            by_weight["state_gamma"] = dn * normalized
         return dp, da, (tf.zeros_like(dh), dc * f), by_weight

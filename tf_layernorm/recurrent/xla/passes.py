@@ -14,6 +14,7 @@ from tf_layernorm.normalization import at_least_float32
 from tf_layernorm.recurrent.xla.loop import (
     Buffers,
     Step,
+    arrays_of,
     at_least_one_step,
     in_dtype,
     length,
@@ -81,9 +82,7 @@ def forward_pass(
         new, written = step(t, states)
         return t + 1, new, buffers.write(arrays, t, written)
 
-    _, last, arrays = tf.while_loop(
-        lambda t, *_: t < steps, body, (0, states, buffers.make()), maximum_iterations=steps
-    )
+    _, last, arrays = tf.while_loop(lambda t, *_: t < steps, body, (0, states, buffers.make()))
     stacked, n = buffers.stack(arrays), len(states)
     return last, Residuals(x, p, p_inverse, stacked[:n], stacked[n:])
 
@@ -109,19 +108,22 @@ def backward_pass(
     steps, mask, shares = length(x), time_major_mask(mask), time_major_shares(share, len(states))
     before = tuple(tf.concat([s[None], a], axis=0) for s, a in zip(states, after, strict=True))
     if d_outputs is not None:
-        d_outputs = at_least_one_step(tf.cast(tf.transpose(d_outputs, [1, 0, 2]), dtype))
-    saved = tuple(at_least_one_step(s) for s in saved)
+        d_outputs = at_least_one_step(d_outputs, axis=1)  # [B, T, U]
+    a, *kept = (at_least_one_step(s) for s in saved)
+    d_states = tuple(tf.cast(d, dtype) for d in d_last)
 
-    def step(t: Any, d_states: Saved) -> tuple[Saved, Saved, dict[str, Tensor]]:
+    def step(t: Any, read: Saved, d_states: Saved) -> tuple[Saved, Saved, dict[str, Tensor]]:
         if d_outputs is not None:
-            d_states = (d_states[0] + d_outputs[t], *d_states[1:])
+            d_states = (d_states[0] + tf.cast(d_outputs[:, t], dtype), *d_states[1:])
         at = None if mask is None else mask[t]
         nothing = tuple(tf.zeros_like(d) for d in d_states)
         d_new = d_valid = where(at, d_states, nothing)
         if shares:
             d_new = share_of(d_new, [s[t] for s in shares])
-        old, kept = (tuple(v[t] for v in values) for values in (before, saved))
-        dp, da, d_old, by_weight = cell.backward(d_new, Step(p, p_inverse, t), old, kept, w)
+        p_t, a_t = (*read, a[t])[:2]  # a is not among them where both gradients are one
+        inputs = p_t, None if p_inverse is None else p_inverse[t]
+        old, saved = tuple(s[t] for s in before), (a_t, *(s[t] for s in kept))
+        dp, da, d_old, by_weight = cell.backward(d_new, inputs, old, saved, w)
         dh = product(tf.cast(da, x.dtype), recurrent_transposed, dtype)
         if recurrent_mask is not None:
             dh *= tf.cast(recurrent_mask, dtype)
@@ -134,24 +136,26 @@ def backward_pass(
         sums = {name: batch_sum(d) for name, d in by_weight.items() if getattr(w, name) is not None}
         return d_old, (dp,) if da is dp else (dp, da), sums
 
-    d_states = tuple(tf.cast(d, dtype) for d in d_last)
-    _, written, sums = step(0, d_states)
-    buffers = Buffers(steps, written)
+    last = tf.maximum(steps - 1, 0)
+    _, gradients, sums = step(last, (p[last], a[last]), d_states)
+    # The gradients by the products take the products' place. So each step's are read before they
+    # are needed, but after the last write: of a tensor read and then written XLA makes a copy.
+    replaced = (p, a)[: len(gradients)]
 
-    def body(t: Tensor, d_states: Saved, arrays: Any, totals: dict[str, Tensor]) -> Any:
-        d_old, written, sums = step(t, d_states)
+    def body(k: Tensor, read: Saved, d_states: Saved, arrays: Any, totals: Any) -> Any:
+        t = steps - 1 - k
+        d_states, gradients, sums = step(t, read, d_states)
         totals = {name: total + sums[name] for name, total in totals.items()}
-        return t - 1, d_old, buffers.write(arrays, t, written), totals
+        arrays = tuple(array.write(t, d) for array, d in zip(arrays, gradients, strict=True))
+        read = tuple(array.read(tf.maximum(t - 1, 0)) for array in arrays)
+        return k + 1, read, d_states, arrays, totals
 
     totals = {name: tf.zeros_like(s) for name, s in sums.items()}
-    _, d_states, arrays, gradients = tf.while_loop(
-        lambda t, *_: t >= 0,
-        body,
-        (steps - 1, d_states, buffers.make(), totals),
-        maximum_iterations=steps,
-    )
-    products = tuple(tf.cast(d, x.dtype) for d in buffers.stack(arrays))
-    dp, da = products[0], products[-1]
+    # Counted upwards: then XLA knows how often the loop runs, and needn't ask at each step.
+    start = 0, tuple(v[last] for v in replaced), d_states, arrays_of(replaced), totals
+    _, _, d_states, arrays, by_weight = tf.while_loop(lambda k, *_: k < steps, body, start)
+    of_products = tuple(tf.cast(array.stack()[:steps], x.dtype) for array in arrays)
+    dp, da = of_products[0], of_products[-1]
 
     h = before[0][:-1]  # [T, B, U]
     if recurrent_mask is not None:
@@ -160,11 +164,11 @@ def backward_pass(
     names, inputs = ("kernel", "recurrent_kernel"), (x, h)
     for name, i, d, normalized in zip(names, inputs, (dp, da), cell.normalizes(w), strict=True):
         gradient = weight_product(i, d, dtype)
-        gradients[name] = center(gradient, sizes) if normalized else gradient
+        by_weight[name] = center(gradient, sizes) if normalized else gradient
     dx = tf.transpose(product(dp, kernel, x.dtype, transpose_b=True), [1, 0, 2])
     d_initial = tuple(tf.cast(d, s.dtype) for d, s in zip(d_states, states, strict=True))
     d_weights = (
-        None if v is None else tf.cast(gradients[name], v.dtype)
+        None if v is None else tf.cast(by_weight[name], v.dtype)
         for name, v in zip(given._fields, given, strict=True)
     )
     return dx, d_initial, given._make(d_weights)

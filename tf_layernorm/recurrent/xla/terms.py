@@ -84,13 +84,13 @@ def term_gradient(
     return spread(inverse, sizes) * (d * gamma - normalized * mean)
 
 
-def normalize(x: Tensor, epsilon: float) -> Saved:
-    """(x - mu) / sqrt(var + epsilon), and 1 / sqrt(var + epsilon), over the last axis."""
+def normalize(x: Tensor, epsilon: float) -> tuple[Tensor, Tensor, Tensor]:
+    """(x - mu) / sqrt(var + epsilon) over the last axis, mu, and 1 / sqrt(var + epsilon)."""
     centered = shift(x)
     inverse = tf.math.rsqrt(row_mean(tf.square(centered)) + epsilon)
-    return centered * inverse, inverse
+    return centered * inverse, (x - centered)[..., :1], inverse
 
 
 def normalize_gradient(d: Tensor, normalized: Tensor, inverse: Tensor) -> Tensor:
-    """The gradient of `normalize` by x, given that by its first result."""
+    """The gradient of (x - mu) / sqrt(var + epsilon) by x."""
     return inverse * (d - row_mean(d) - normalized * row_mean(d * normalized))
