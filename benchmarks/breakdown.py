@@ -56,8 +56,8 @@ def measure(cell: str, shape: tuple[int, ...], repeats: int) -> dict[str, Any]:
         timers = {name: (lambda run=pair[k]: timed(run)) for name, pair in runs.items()}
         row[kind] = best_times(timers, repeats)
 
-    train = train_step(layer, jit=True)
-    row["loops"] = instructions(train.experimental_get_compiler_ir(x)(stage="optimized_hlo"))
+    train, given = train_step(layer, x, jit=True)
+    row["loops"] = instructions(train.experimental_get_compiler_ir(*given)(stage="optimized_hlo"))
     return row
 
 

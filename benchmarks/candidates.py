@@ -12,29 +12,34 @@ Run = Callable[[], Any]
 GATES = {"LSTM": 4, "GRU": 3, "SimpleRNN": 1}
 
 
-def train_step(layer: Any, jit: bool) -> Any:
-    """The function that makes the gradients by its input and all weights of a built layer."""
+def train_step(layer: Any, x: tf.Tensor, jit: bool) -> tuple[Any, tuple[tf.Tensor, tf.Tensor]]:
+    """The gradients by x and all weights of a built layer as a function, and its arguments.
+
+    That by the outputs is one of them: the ones of a sum would be constants of the program.
+    """
 
     @tf.function(jit_compile=jit)
-    def train(x: tf.Tensor) -> Any:
+    def train(x: tf.Tensor, d: tf.Tensor) -> Any:
         with tf.GradientTape() as tape:
             tape.watch(x)
-            loss = tf.reduce_sum(layer(x, training=True))
-        return tape.gradient(loss, [x, *(v.value for v in layer.trainable_variables)])
+            outputs = layer(x, training=True)
+        sources = [x, *(v.value for v in layer.trainable_variables)]
+        return tape.gradient(outputs, sources, output_gradients=d)
 
-    return train
+    shape = layer.compute_output_shape(x.shape)
+    return train, (x, tf.random.stateless_normal(shape, seed=[1, 0]))
 
 
 def steps_of(layer: Any, x: tf.Tensor, jit: bool) -> tuple[Run, Run]:
     """A train step (gradients by x and all weights) and a forward pass of a Keras layer."""
     layer.build(x.shape)
-    train = train_step(layer, jit)
+    train, given = train_step(layer, x, jit)
 
     @tf.function(jit_compile=jit)
     def forward(x: tf.Tensor) -> Any:
         return layer(x)
 
-    return lambda: train(x)[0].numpy(), lambda: forward(x).numpy()
+    return lambda: train(*given)[0].numpy(), lambda: forward(x).numpy()
 
 
 def gemm_floor(cell: str, x: tf.Tensor, units: int) -> tuple[Run, Run]:

@@ -68,14 +68,14 @@ def measure(cell: str, shape: tuple[int, ...], repeats: int) -> dict[str, Any]:
     x = tf.random.stateless_normal(sizes, seed=[0, 0])
     layer = make_layer("fused", cell, units)
     layer.build(x.shape)
-    train = train_step(layer, jit=True)
-    train(x)
+    train, given = train_step(layer, x, jit=True)
+    train(*given)
     with tempfile.TemporaryDirectory() as folder:
         with tf.profiler.experimental.Profile(folder):
             for _ in range(repeats):
-                train(x)
+                train(*given)
         events = durations(folder)
-    names = bodies(train.experimental_get_compiler_ir(x)(stage="optimized_hlo"))
+    names = bodies(train.experimental_get_compiler_ir(*given)(stage="optimized_hlo"))
     row: dict[str, Any] = {"cell": cell, "shape": shape, "ms": {}}
     for place, kernels in zip(("outside", "forward", "backward"), names, strict=True):
         times: dict[str, float] = defaultdict(float)

@@ -30,13 +30,14 @@ def torch_steps(model: Any, shape: tuple[int, ...]) -> tuple[Run, Run]:
     """A train step and a forward pass of a module that takes (T, B, D)."""
     import torch
 
-    batch, steps, features, _ = shape
+    batch, steps, features, units = shape
     x = torch.randn(steps, batch, features, requires_grad=True)
+    d = torch.randn(steps, batch, units)
 
     def train() -> None:
         for tensor in (x, *model.parameters()):
             tensor.grad = None
-        model(x)[0].sum().backward()
+        model(x)[0].backward(d)
 
     def forward() -> None:
         with torch.no_grad():
@@ -89,7 +90,7 @@ def jax_scan(cell: str, shape: tuple[int, ...]) -> tuple[Run, Run]:
     import jax.numpy as jnp
 
     batch, steps, features, units = shape
-    keys = jax.random.split(jax.random.key(0), 3)
+    keys = jax.random.split(jax.random.key(0), 4)
     weights = {
         "w_x": jax.random.normal(keys[0], (features, 4 * units)) / features**0.5,
         "w_h": jax.random.normal(keys[1], (units, 4 * units)) / units**0.5,
@@ -100,6 +101,7 @@ def jax_scan(cell: str, shape: tuple[int, ...]) -> tuple[Run, Run]:
         "b_c": jnp.zeros(units),
     }
     x = jax.random.normal(keys[2], (steps, batch, features))
+    d = jax.random.normal(keys[3], (steps, batch, units))
 
     def norm(z: Any) -> Any:
         z = z - z.mean(-1, keepdims=True)
@@ -116,10 +118,10 @@ def jax_scan(cell: str, shape: tuple[int, ...]) -> tuple[Run, Run]:
         zeros = jnp.zeros((batch, units))
         return jax.lax.scan(step, (zeros, zeros), norm(x @ w["w_x"]) * w["g_x"] + w["b"])[1]
 
-    gradient = jax.jit(jax.grad(lambda x, w: outputs(x, w).sum(), (0, 1)))
+    gradient = jax.jit(lambda x, w, d: jax.vjp(outputs, x, w)[1](d))
     forward = jax.jit(outputs)
     return (
-        lambda: jax.block_until_ready(gradient(x, weights)),
+        lambda: jax.block_until_ready(gradient(x, weights, d)),
         lambda: jax.block_until_ready(forward(x, weights)),
     )
 
@@ -134,22 +136,24 @@ def addons(cell: str, shape: tuple[int, ...]) -> tuple[Run, Run]:
     x = tf.random.normal([batch, steps, features])
     layer(x)
 
-    def train(x: Any) -> Any:
+    d = tf.random.normal([batch, steps, units])
+
+    def train(x: Any, d: Any) -> Any:
         with tf.GradientTape() as tape:
             tape.watch(x)
-            loss = tf.reduce_sum(layer(x))
-        return tape.gradient(loss, [x, *layer.trainable_variables])[0]
+            outputs = layer(x)
+        return tape.gradient(outputs, [x, *layer.trainable_variables], output_gradients=d)[0]
 
-    def best(function: Any) -> Run:
+    def best(function: Any, *given: Any) -> Run:
         runs = []
         for jit in (True, False):
             compiled = tf.function(function, jit_compile=jit)
-            run = lambda compiled=compiled: compiled(x).numpy()  # noqa: E731
+            run = lambda compiled=compiled: compiled(*given).numpy()  # noqa: E731
             run()
             runs.append((min(timed(run) for _ in range(3)), run))
         return min(runs, key=lambda pair: pair[0])[1]
 
-    return best(train), best(layer)
+    return best(train, x, d), best(layer, x)
 
 
 MAKERS = dict(zip(CELLS, (plain_torch, torchscript, jax_scan, addons), strict=True))

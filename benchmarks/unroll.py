@@ -36,7 +36,8 @@ def main() -> None:
                 sizes = BASE | {"T": length}
                 row: dict[str, Any] = {"cell": cell, "name": name, **sizes}
                 try:
-                    row |= in_a_process(name, cell, sizes, arguments.repeats, arguments.limit)
+                    label = f"{name}, jit=True"
+                    row = in_a_process(label, cell, sizes, arguments.repeats, arguments.limit) | row
                 except subprocess.TimeoutExpired:
                     row["stopped_after_s"] = arguments.limit
                 rows.append(row)
