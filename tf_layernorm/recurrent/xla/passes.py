@@ -138,22 +138,25 @@ def backward_pass(
 
     last = tf.maximum(steps - 1, 0)
     _, gradients, sums = step(last, (p[last], a[last]), d_states)
-    # The gradients by the products take the products' place. So each step's are read before they
-    # are needed, but after the last write: of a tensor read and then written XLA makes a copy.
+    # The gradients by the products take the products' place, a step late: of a tensor that a step
+    # reads and then writes XLA makes a copy. So there is one step more, whose results are dropped,
+    # and the first one writes what is there.
     replaced = (p, a)[: len(gradients)]
 
-    def body(k: Tensor, read: Saved, d_states: Saved, arrays: Any, totals: Any) -> Any:
+    def body(k: Tensor, gradients: Saved, results: Any, _: Any, arrays: Any) -> Any:
         t = steps - 1 - k
-        d_states, gradients, sums = step(t, read, d_states)
+        later, t = tf.minimum(t + 1, last), tf.maximum(t, 0)
+        arrays = tuple(array.write(later, d) for array, d in zip(arrays, gradients, strict=True))
+        d_states, totals = results
+        d_states, gradients, sums = step(t, tuple(array.read(t) for array in arrays), d_states)
         totals = {name: total + sums[name] for name, total in totals.items()}
-        arrays = tuple(array.write(t, d) for array, d in zip(arrays, gradients, strict=True))
-        read = tuple(array.read(tf.maximum(t - 1, 0)) for array in arrays)
-        return k + 1, read, d_states, arrays, totals
+        return k + 1, gradients, (d_states, totals), results, arrays
 
-    totals = {name: tf.zeros_like(s) for name, s in sums.items()}
+    results = d_states, {name: tf.zeros_like(s) for name, s in sums.items()}
     # Counted upwards: then XLA knows how often the loop runs, and needn't ask at each step.
-    start = 0, tuple(v[last] for v in replaced), d_states, arrays_of(replaced), totals
-    _, _, d_states, arrays, by_weight = tf.while_loop(lambda k, *_: k < steps, body, start)
+    start = 0, tuple(v[last] for v in replaced), results, results, arrays_of(replaced)
+    _, _, _, results, arrays = tf.while_loop(lambda k, *_: k <= steps, body, start)
+    d_states, by_weight = results
     of_products = tuple(tf.cast(array.stack()[:steps], x.dtype) for array in arrays)
     dp, da = of_products[0], of_products[-1]
 
