@@ -93,10 +93,10 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
         2, len(sweeps), figsize=(3.4 * len(sweeps), 5), squeeze=False, layout="constrained"
     )
     lines = [
-        ("fused, jit=True", "tf_layernorm", "#d1495b", "o-"),
-        ("fused, jit=False", "the same, as two programs", "#d1495b", "o:"),
-        ("RNN(cell), jit=True", "keras RNN, our cell", "#8d99ae", "o-"),
-        ("RNN(cell), jit=False", "the same without XLA", "#8d99ae", "o:"),
+        ("fused, jit=True", "tf_layernorm, under XLA", "#d1495b", "o-"),
+        ("fused, jit=False", "tf_layernorm, as two programs", "#d1495b", "o:"),
+        ("RNN(cell), jit=True", "keras RNN, our cell, under XLA", "#8d99ae", "o-"),
+        ("RNN(cell), jit=False", "keras RNN, our cell, without XLA", "#8d99ae", "o:"),
     ]
     for column, sweep in zip(axes.T, sweeps, strict=True):
         for name, label, color, style in lines:
@@ -115,7 +115,8 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
         column[1].set_xlabel(NAMES[sweep])
     axes[0, 0].set_ylabel("a train step, ms")
     axes[1, 0].set_ylabel("peak memory of it, MiB")
-    axes[0, 0].legend(frameon=False, fontsize=8)
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
     figure.savefig(path, dpi=150)
 
 
