@@ -123,19 +123,15 @@ def measure(
     return rows
 
 
-def faster(rows: list[dict[str, Any]], path: Path) -> list[dict[str, Any]]:
+def faster(rows: list[dict[str, Any]], earlier: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Each candidate with the faster of two runs: all of a process can be slow."""
-    earlier = json.loads(path.read_text())["rows"]
-    kinds, others = (
-        [(row["cell"], *row["shape"], row["kind"], *row["ms"]) for row in run]
-        for run in (rows, earlier)
-    )
-    if kinds != others:
-        raise ValueError(f"`--earlier` must be a run of the same candidates. Received: {path}")
-    return [
-        row | {"ms": {name: min(time, other["ms"][name]) for name, time in row["ms"].items()}}
-        for row, other in zip(rows, earlier, strict=True)
-    ]
+    before = {(row["cell"], *row["shape"], row["kind"]): row["ms"] for row in earlier}
+    result = []
+    for row in rows:
+        other = before.get((row["cell"], *row["shape"], row["kind"]), {})
+        ms = {name: min(time, other.get(name, time)) for name, time in row["ms"].items()}
+        result.append(row | {"ms": ms})
+    return result
 
 
 def _timer(run: Run) -> Callable[[], float]:
@@ -203,14 +199,14 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path, help="folder for speed.json and speed.png")
     parser.add_argument(
-        "--earlier", type=Path, help="speed.json of the same run before: the faster of both counts"
+        "--earlier", type=Path, help="speed.json of a run before: the faster of both counts"
     )
     arguments = parser.parse_args()
     shapes = [tuple(shape) for shape in arguments.shape or SHAPES]
     found = find_peers(arguments.peers)
+    earlier = json.loads(arguments.earlier.read_text())["rows"] if arguments.earlier else []
     rows = measure(arguments.cells.split(","), shapes, arguments.repeats, found)
-    if arguments.earlier:
-        rows = faster(rows, arguments.earlier)
+    rows = faster(rows, earlier)
     means = geometric_means(rows)
     for name, ratios in means.items():
         print(name, {k: round(v, 2) for k, v in ratios.items()})
