@@ -104,19 +104,30 @@ def test_xla_knows_how_often_each_loop_runs(optimized):
 
 
 def test_gradients_by_the_products_take_the_products_place(optimized):
-    """Two tensors over time as wide as the gates, and no copy of one."""
+    """Two tensors over time as wide as the gates; in the loops no copy of one, nor of a sum."""
     kind, hlo, _ = optimized
     width = kind.gates * UNITS
-    wide = rf"= f32\[{TIME},{BATCH},{width}\]\S* "
+    wide = rf"= f32\[{TIME + 1},{BATCH},{width}\]\S* "
+    made = r"(?:fusion|copy|broadcast|concatenate)\("
     blocks = {block.split(" ", 1)[0]: block for block in hlo.split("\n\n")}
     loops = [blocks[name] for name in re.findall(r"body=(%[\w.-]+)", hlo)]
     assert len(loops) == 2
-    assert not any(re.search(wide + r"copy\(", loop) for loop in loops)
+    sums = r"= f32\[\d+\]\S* "  # of the other weights' gradients
+    assert not any(re.search(rf"(?:{wide}|{sums})copy\(", loop) for loop in loops)
     if kind.gates > 1:  # else the states are as wide
         # One is a product, which has them as rows; the other begins as zeros.
-        assert (
-            len(re.findall(wide + r"(?:fusion|copy|broadcast|concatenate)\(", blocks["ENTRY"])) == 1
-        )
+        assert len(re.findall(wide + made, blocks["ENTRY"])) == 1
+
+
+def test_gradients_by_the_kernels_are_products_of_what_the_loops_leave(optimized):
+    """Nothing over time is cut, padded or copied for them."""
+    kind, hlo, _ = optimized
+    (entry,) = (block for block in hlo.split("\n\n") if block.startswith("ENTRY"))
+    rows = "|".join(str(steps * BATCH) for steps in (TIME, TIME + 1))
+    assert f"= f32[{(TIME + 1) * BATCH},{kind.gates * UNITS}]" in entry
+    assert not re.search(
+        rf"= f32\[(?:{rows}),(?:{UNITS}|{kind.gates * UNITS})\]\S* (?:fusion|copy)\(", entry
+    )
 
 
 @pytest.mark.parametrize("training", [False, True])

@@ -1,4 +1,4 @@
-"""What the two loops over time share: buffers written a step at a time, masks, products."""
+"""What the two loops over time share: arrays written a step at a time, masks, products."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,47 +26,38 @@ def scatter_buffers() -> Iterator[None]:
         _by_scatter.reset(token)
 
 
-class Buffers:
-    """Tensors that a loop writes a step at a time; room for one step where there is none."""
-
-    def __init__(self, steps: Any, like: Saved) -> None:
-        self.steps = steps
-        self.like = like
-        self.is_static = isinstance(steps, int) and steps > 0
-        self.by_scatter = _by_scatter.get()
-
-    def make(self) -> tuple[Any, ...]:
-        room = self.steps if self.is_static else tf.maximum(self.steps, 1)
-        if self.by_scatter:
-            return tuple(tf.tile(tf.zeros_like(v)[None], [room, 1, 1]) for v in self.like)
-        arrays = (tf.TensorArray(v.dtype, room, element_shape=v.shape) for v in self.like)
-        if self.is_static:
-            return tuple(arrays)
-        return tuple(a.write(0, tf.zeros_like(v)) for a, v in zip(arrays, self.like, strict=True))
-
-    def write(self, arrays: tuple[Any, ...], t: Any, values: Saved) -> tuple[Any, ...]:
-        pairs = zip(arrays, values, strict=True)
-        if self.by_scatter:
-            return tuple(tf.tensor_scatter_nd_update(a, [[t]], v[None]) for a, v in pairs)
-        return tuple(a.write(t, v) for a, v in pairs)
-
-    def stack(self, arrays: tuple[Any, ...]) -> Saved:
-        stacked = arrays if self.by_scatter else tuple(array.stack() for array in arrays)
-        return stacked if self.is_static else tuple(s[: self.steps] for s in stacked)
+def arrays_with(values: Saved, t: Any, steps: Any) -> tuple[Any, ...]:
+    """Arrays of so many steps, with these values at step `t` and nothing yet at the others."""
+    if _by_scatter.get():
+        zeros = tuple(tf.tile(tf.zeros_like(v)[None], [steps, 1, 1]) for v in values)
+        return write(zeros, t, values)
+    arrays = (tf.TensorArray(v.dtype, steps, element_shape=v.shape) for v in values)
+    return write(tuple(arrays), t, values)
 
 
 def arrays_of(tensors: Saved) -> tuple[Any, ...]:
     """Arrays that begin as these tensors, and take their place where nothing else needs them."""
     return tuple(
-        tf.TensorArray(v.dtype, length(v), element_shape=v.shape[1:]).unstack(v) for v in tensors
+        tf.TensorArray(v.dtype, length(v, 0), element_shape=v.shape[1:]).unstack(v) for v in tensors
     )
+
+
+def write(arrays: tuple[Any, ...], t: Any, values: Saved) -> tuple[Any, ...]:
+    return tuple(
+        tf.tensor_scatter_nd_update(a, [[t]], v[None]) if tf.is_tensor(a) else a.write(t, v)
+        for a, v in zip(arrays, values, strict=True)
+    )
+
+
+def stack(arrays: tuple[Any, ...]) -> Saved:
+    return tuple(a if tf.is_tensor(a) else a.stack() for a in arrays)
 
 
 class Step(NamedTuple):
     """The products with the inputs at step `t`, and what their normalisation multiplies by."""
 
-    p: Tensor  # [T, B, n]
-    p_inverse: Tensor | None  # [T, B, parts]
+    p: Tensor  # [T + 1, B, n]
+    p_inverse: Tensor | None  # [T + 1, B, parts]
     t: Any
 
     def read(self) -> tuple[Tensor, Tensor | None]:
@@ -89,8 +80,8 @@ def _cut(x: Tensor, t: Any, parts: int) -> list[Tensor]:
     return [tf.slice(x, [t, 0, k * size], shape)[0] for k in range(parts)]  # [B, size]
 
 
-def length(x: Tensor) -> Any:
-    return tf.shape(x)[0] if x.shape[0] is None else x.shape[0]
+def length(x: Tensor, axis: int) -> Any:
+    return tf.shape(x)[axis] if x.shape[axis] is None else x.shape[axis]
 
 
 def at_least_one_step(x: Tensor, axis: int = 0) -> Tensor:

@@ -101,7 +101,7 @@ def _forward_program(
 ) -> Any:
     def forward(*arguments: Any) -> Any:
         last, residuals = forward_pass(cell, save, *arguments)
-        outputs = tf.transpose(residuals.states[0], [1, 0, 2]) if return_sequences else None
+        outputs = tf.transpose(residuals.states[0][1:], [1, 0, 2]) if return_sequences else None
         return outputs, last, residuals if save else None
 
     return _compile(forward) if compiled else forward

@@ -20,10 +20,10 @@ def row_mean(x: Tensor) -> Tensor:
     return tf.tensordot(x, tf.ones([x.shape[-1], 1], x.dtype), axes=1) / x.shape[-1]
 
 
-def batch_sum(x: Tensor) -> Tensor:
-    """The sum over the first of two axes."""
+def batch_sum(x: Tensor, counts: Tensor) -> Tensor:
+    """The sum over the first of two axes, where each of its rows counts so often."""
     # A product here too: XLA adds up a column of up to 32 numbers one by one, a row's length apart.
-    return tf.linalg.matvec(x, tf.ones_like(x[:, 0]), transpose_a=True)
+    return tf.linalg.matvec(x, counts, transpose_a=True)
 
 
 def shift(x: Tensor) -> Tensor:
