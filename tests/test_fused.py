@@ -91,6 +91,24 @@ def test_gradients_do_not_depend_on_training(kind):
         np.testing.assert_allclose(first, second, rtol=0, atol=1e-12)
 
 
+def test_gradients_are_linear_in_those_for_the_outputs(kind):
+    """The backward loop's step more, on gradients in the products' place, adds nothing to them."""
+    layer = kind.layer(UNITS, use_fused=True, return_sequences=True)
+    x = tf.constant(normal(BATCH, TIME, INPUTS, dtype="float32"))
+    d = tf.constant(normal(BATCH, TIME, UNITS, dtype="float32"))
+    states = [tf.constant(normal(BATCH, UNITS, dtype="float32")) for _ in range(kind.n_states)]
+    layer.build(x.shape)
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        outputs = layer(x, training=True, initial_state=states)
+    sources = [x, *(v.value for v in layer.trainable_variables)]
+    small, large = (
+        tape.gradient(outputs, sources, output_gradients=scale * d) for scale in (1.0, 2.0**80)
+    )
+    for a, b in zip(small, large, strict=True):
+        np.testing.assert_array_equal(a * 2.0**80, b)
+
+
 def test_layer_is_differentiable_when_only_the_call_is_compiled(kind):
     """An eager tape outside a compiled function, which Keras' loop can't do."""
     layer, x = make(kind, True), tf.constant(normal(BATCH, TIME, INPUTS))

@@ -44,7 +44,12 @@ class GRURecurrence(GatedRecurrence):
         return (new,), (a,) if a_inverse is None else (a, a_inverse)
 
     def backward(
-        self, d_states: Saved, inputs: Any, states: Saved, saved: Saved, w: Any
+        self,
+        d_states: Saved,
+        inputs: tuple[Tensor, Tensor | None],
+        states: Saved,
+        saved: Saved,
+        w: Any,
     ) -> tuple[Tensor, Tensor, Saved, dict[str, Tensor]]:
         """Gradients by p, a and the old states (but for the product), and by weights, per case.
 

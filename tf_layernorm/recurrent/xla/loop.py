@@ -85,7 +85,7 @@ def length(x: Tensor, axis: int) -> Any:
 
 
 def at_least_one_step(x: Tensor, axis: int = 0) -> Tensor:
-    """`x`, or one step of zeros: XLA compiles the loop's body also where it never runs."""
+    """`x`, or one step of zeros, for a loop's body to read where there is none."""
     if x.shape[axis]:
         return x
     padding: list[list[Any]] = [[0, 0] for _ in x.shape]

@@ -41,7 +41,12 @@ class SimpleRNNRecurrence:
         return (self._step(total, inverse, w)[0],), (total, inverse)
 
     def backward(
-        self, d_states: Saved, inputs: Any, states: Saved, saved: Saved, w: Any
+        self,
+        d_states: Saved,
+        inputs: tuple[Tensor, Tensor | None],
+        states: Saved,
+        saved: Saved,
+        w: Any,
     ) -> tuple[Tensor, Tensor, Saved, dict[str, Tensor]]:
         """Gradients by p, a and the old states (but for the product), and by weights, per case."""
         (dh,) = d_states
