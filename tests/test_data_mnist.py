@@ -1,11 +1,13 @@
 """The digits: parts and sources."""
 
 import os
+import re
 import socket
 from pathlib import Path
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tf_layernorm.data.mnist import FILES, load_mnist, load_packaged
 
@@ -53,6 +55,32 @@ def test_mnist_from_the_original_files(tmp_path, no_network):
     # Prepared now, so it is found without the files.
     prepared = load_mnist(prepared_dir=tmp_path)
     np.testing.assert_array_equal(prepared.validation[0], digits.validation[0])
+
+
+class Numbered:
+    """A builder of 60,000 and 10,000 images of one pixel, each labelled by its place."""
+
+    def is_prepared(self):
+        return True
+
+    def as_dataset(self, split, batch_size, shuffle_files):
+        assert batch_size == -1 and shuffle_files is False
+        name, begin, end = re.fullmatch(r"(\w+)(?:\[(\d*):(\d*)\])?", split).groups()
+        places = np.arange({"train": 60_000, "test": 10_000}[name])
+        places = places[slice(int(begin or 0), int(end or len(places)))]
+        images = (places % 251).astype("uint8").reshape(-1, 1, 1, 1)
+        return {"image": tf.constant(images), "label": tf.constant(places)}
+
+
+def test_mnist_is_split_behind_the_first_5000(monkeypatch):
+    monkeypatch.setattr("tensorflow_datasets.builder", lambda *_, **__: Numbered())
+    digits = load_mnist()
+    for part, begin, end in (("train", 5000, 60_000), ("validation", 0, 5000), ("test", 0, 10_000)):
+        images, labels = getattr(digits, part)
+        np.testing.assert_array_equal(labels, np.arange(begin, end))
+        np.testing.assert_array_equal(images[:, 0], labels % 251)
+        assert images.dtype == np.uint8 and labels.dtype == np.int32
+    assert digits.cases == {"train": 55_000, "validation": 5000, "test": 10_000}
 
 
 def test_mnist_unprepared_is_refused_without_a_network(tmp_path, no_network):

@@ -16,7 +16,7 @@ from tf_layernorm.experiments.handwriting import batches, writing
 from tf_layernorm.experiments.handwriting.model import build_model
 from tf_layernorm.experiments.results import read_metrics
 from tf_layernorm.experiments.training import MODEL
-from tf_layernorm.mixture import mixture_nll
+from tf_layernorm.mixture import mixture_nll, sample_points
 
 SMOKE = handwriting.PRESETS["smoke"].config
 
@@ -155,6 +155,46 @@ def test_writing_goes_on_from_a_line(writer, data):
     (plain,), (primed,) = (writer.write("ab", prime=prime) for prime in (None, data.validation[0]))
     assert primed.window.shape[1:] == plain.window.shape[1:] == (3,)
     assert primed.points.shape != plain.points.shape or (primed.points != plain.points).any()
+
+
+def test_a_line_to_go_on_from_is_read_point_by_point_once(writer, data, monkeypatch):
+    read, biases, step = [], [], writer._step
+
+    def recorded(inputs):
+        read.append(np.array(inputs[0]))
+        return step(inputs)
+
+    def sampled(outputs, rng, bias):
+        biases.append(bias)
+        return sample_points(outputs, rng, bias)
+
+    monkeypatch.setattr(writer, "_step", recorded)
+    monkeypatch.setattr(writing, "sample_points", sampled)
+    monkeypatch.setattr(writing, "STEPS_A_CHARACTER", 3)
+    prime = data.validation[0]
+    (line,) = writer.write("ab", prime=prime, bias=1.25)
+    expected = standardise(prime, data.mean, data.std)
+    np.testing.assert_allclose(np.concatenate(read[: len(expected)]), expected, atol=1e-6)
+    # Then its own writing, a point later.
+    own = (line.points - [*data.mean, 0]) / [*data.std, 1]
+    written = np.concatenate(read[len(expected) :])
+    count = min(len(own), len(written))
+    np.testing.assert_allclose(written[:count], own[:count], atol=1e-4)
+    assert count and set(biases) == {1.25}
+
+
+def test_write_gives_the_writer_every_option(run, tmp_path, monkeypatch):
+    given = []
+
+    def write(self, text, **options):
+        given.append((text, options))
+        return [writing.Written(np.ones((2, 3), "float32"), np.ones((2, 2)), True)]
+
+    monkeypatch.setattr(writing.Writer, "write", write)
+    command = ["write", "abc", "--model", str(run[1]), "--out", str(tmp_path / "new" / "page.png")]
+    main([*command, "--bias", "1.5", "--seed", "7", "--count", "2"])
+    assert given == [("abc", {"count": 2, "bias": 1.5, "seed": 7, "prime": None})]
+    assert (tmp_path / "new" / "page.png").exists()
 
 
 def test_strokes_end_where_the_pen_lifts():
