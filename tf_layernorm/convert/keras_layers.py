@@ -123,7 +123,8 @@ def _convert_model(model: keras.Model, kwargs: dict[str, Any]) -> keras.Model:
         ):
             left.append(f"{layer.name!r}, a {type(layer).__name__}{reason}")
         copy = type(layer).from_config(layer.get_config())
-        copies.append((layer, copy))
+        if isinstance(layer, keras.Layer):  # and not an operation
+            copies.append((layer, copy))
         return copy
 
     ours = keras.models.clone_model(model, clone_function=convert, recursive=True)
