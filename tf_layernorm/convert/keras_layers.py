@@ -1,6 +1,5 @@
 """From `keras.layers.LSTM`, `GRU` and `SimpleRNN`, as layers without a norm."""
 
-import inspect
 import warnings
 from typing import Any
 
@@ -76,8 +75,8 @@ def from_keras(layer: Any, **kwargs: Any) -> Any:
     if ours is LNGRU:
         _check_gru(layer)
         weights = _gru_weights(*weights)
-    known = inspect.signature(ours).parameters
-    options = {name: value for name, value in layer.get_config().items() if name in known}
+    options = layer.get_config()
+    options.pop("reset_after", None)  # the only one of theirs that isn't ours
     # As they are: a function that Keras doesn't know has no name in the config.
     for name in {"activation", "recurrent_activation"} & options.keys():
         options[name] = getattr(layer, name)
