@@ -112,7 +112,7 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
     from matplotlib import pyplot as plt
 
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.8), sharey=True, layout="constrained")
-    for name in LAYERS:
+    for name in dict.fromkeys(row["layer"] for row in rows):
         curves = [row for row in rows if row["layer"] == name]
         accuracy = np.array([row["val_accuracy"] for row in curves])
         epochs = np.arange(1, accuracy.shape[1] + 1)
@@ -124,7 +124,7 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
                 x, accuracy.min(0), accuracy.max(0), color=style["color"], alpha=0.2, lw=0
             )
             axis.plot(x, accuracy.mean(0), lw=2, label=name, **style)
-    axes[0].set(xlabel="epoch", ylabel="characters right, unseen sums", ylim=(0.3, 1.0))
+    axes[0].set(xlabel="epoch", ylabel="characters right, unseen sums", ylim=(None, 1.0))
     axes[0].set_xticks(epochs)
     axes[1].set(xlabel="seconds of processor time, compiling included")
     axes[1].set_xlim(left=0)

@@ -32,7 +32,3 @@ def test_notebook_prints_what_it_promises(path, monkeypatch):
     client = NotebookClient(notebook, timeout=600, kernel_name="python3", resources=resources)
     client.execute()
     assert expected in printed(notebook)
-
-
-def test_notebooks_are_there():
-    assert len(NOTEBOOKS) >= 2
