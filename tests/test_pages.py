@@ -1,4 +1,4 @@
-"""The code of the README and of every page of the docs runs, from the top of the page to its end."""
+"""The code of the README and of each page of the docs runs, from the top of the page down."""
 
 import re
 import shlex
