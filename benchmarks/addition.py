@@ -13,7 +13,6 @@ CPU-seconds; what is in --out already is not trained again.
 import argparse
 import json
 import os
-import platform
 import time
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import keras
 import numpy as np
-import tensorflow as tf
+from environment import environment
 
 from tf_layernorm import LNGRU, LNLSTM
 
@@ -156,10 +155,7 @@ def main() -> None:
     result = json.loads(path.read_text()) if path.exists() else {**settings, "rows": []}
     if {name: result[name] for name in settings} != settings:
         parser.error(f"{path} holds another run. Received: {settings}")
-    result |= {
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
-        "versions": {"keras": keras.__version__, "tensorflow": tf.__version__},
-    }
+    result |= environment()
     done = {(row["layer"], row["seed"]) for row in result["rows"]}
     for seed in range(1, arguments.seeds + 1):
         for name in arguments.layers:

@@ -14,9 +14,11 @@ PATH = Path(__file__).parents[1] / "benchmarks" / "addition.py"
 
 @pytest.fixture(scope="module")
 def addition():
+    sys.path.insert(0, str(PATH.parent))  # the folder of a script is where it finds its neighbours
     spec = importlib.util.spec_from_file_location("addition", PATH)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    sys.path.remove(str(PATH.parent))
     return module
 
 
