@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -25,14 +24,6 @@ def pytest_make_parametrize_id(config, val, argname):
 @pytest.fixture(autouse=True)
 def seed():
     keras.utils.set_random_seed(0)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def forget():
-    """A process runs many files: it keeps no graphs and programs of those that are done."""
-    yield
-    keras.utils.clear_session()
-    gc.collect()
 
 
 @pytest.fixture(params=kinds.KINDS, ids=repr)
