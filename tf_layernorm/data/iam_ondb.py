@@ -30,7 +30,7 @@ class IamOndb(tfds.core.GeneratorBasedBuilder):
     zero; `end_of_stroke` bool `(T,)`; `text`, `writer` and `form`, texts. `info.metadata` counts
     the forms of each list and what was left out.
 
-    Example:
+    Example::
 
         import tensorflow_datasets as tfds
         import tf_layernorm.data.iam_ondb  # makes the name known
