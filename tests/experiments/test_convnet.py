@@ -98,7 +98,7 @@ def test_each_norm_trains_every_weight(norm):
 
 def test_conv_pool_is_salimans_and_kingmas():
     x = keras.Input((32, 32, 3))
-    model = keras.Model(x, keras.layers.Dense(10)(conv_pool(x, "none")))
+    model = keras.Model(x, conv_pool(x, "none"))
     assert model.count_params() == 1_406_794
     shapes = [model.get_layer(f"conv{k}").output.shape[1:] for k in range(1, 10)]
     sides = [32] * 3 + [16] * 3 + [6] * 3

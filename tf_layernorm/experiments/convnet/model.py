@@ -68,9 +68,6 @@ def build_model(config: Config, norm: str, images: np.ndarray) -> keras.Model:
         whitening = Whitening()
         whitening.adapt((images - 127.5) / 128)
         x = conv_pool(whitening(x), norm)
-    # Batch and weight norm stand on the logits too, as in Salimans & Kingma's code; a norm over
-    # the ten logits of a case would fix their size.
-    x = normalized(x, norm if norm in ("batch", "weight") else "none", keras.layers.Dense, 10)
     model = keras.Model(inputs, x, name=f"{config.network}_{norm}")
     model.compile(
         adam(schedule(config, len(images)), config.adam_epsilon),
@@ -106,17 +103,21 @@ def normalized(
 
 
 def small(x: Tensor, norm: str) -> Tensor:
-    """Three convolutions of 16, 32 and 32 channels, then 64 units, all with ReLU."""
+    """Three convolutions of 16, 32 and 32 channels, then 64 units, all with ReLU; logits."""
     for k, (channels, strides) in enumerate([(16, 1), (32, 2), (32, 2)], start=1):
         options = {"strides": strides, "padding": "same"}
         x = normalized(x, norm, keras.layers.Conv2D, channels, 3, **options)
         x = keras.layers.ReLU(name=f"conv{k}")(x)
     x = normalized(keras.layers.Flatten()(x), norm, keras.layers.Dense, 64)
-    return keras.layers.ReLU()(x)
+    return keras.layers.Dense(10)(keras.layers.ReLU()(x))
 
 
 def conv_pool(x: Tensor, norm: str) -> Tensor:
-    """ConvPool-CNN-C with leaky ReLU, noise and dropout, as Salimans & Kingma (2016) train it."""
+    """ConvPool-CNN-C as Salimans & Kingma (2016) train it; logits.
+
+    Their code has batch norm and weight norm on the logits too. A norm over the ten logits of a
+    case would fix their size, so the others leave them alone.
+    """
     same, valid = [(192, 3, "same")] * 3, [(192, 3, "valid"), *[(192, 1, "valid")] * 2]
     x = keras.layers.GaussianNoise(0.15)(x)
     for k, (channels, size, padding) in enumerate([(96, 3, "same")] * 3 + same + valid, start=1):
@@ -124,7 +125,8 @@ def conv_pool(x: Tensor, norm: str) -> Tensor:
             x = keras.layers.Dropout(0.5)(keras.layers.MaxPooling2D(2)(x))
         x = normalized(x, norm, keras.layers.Conv2D, channels, size, padding=padding)
         x = keras.layers.LeakyReLU(0.1, name=f"conv{k}")(x)
-    return keras.layers.GlobalAveragePooling2D()(x)
+    x = keras.layers.GlobalAveragePooling2D()(x)
+    return normalized(x, norm if norm in ("batch", "weight") else "none", keras.layers.Dense, 10)
 
 
 @serializable

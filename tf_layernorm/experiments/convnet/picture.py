@@ -30,6 +30,7 @@ def draw_border(run: str | Path, out: str | Path | None = None, *, layers: int =
         ValueError: If the folder holds no tested curve of this experiment.
     """
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     summary = read_json(Path(run) / SUMMARY) or {}
     folders = sorted((Path(run) / CURVES).glob("*"))
@@ -64,8 +65,13 @@ def draw_border(run: str | Path, out: str | Path | None = None, *, layers: int =
         line[0].set_ylabel("active units, %")
     for ax in axes[-1]:
         ax.set_xlabel("pixels from the border")
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     canvas.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
-    canvas.suptitle(f"How often units are active\n{summary['data']}", fontsize="medium", wrap=True)
+    canvas.suptitle(
+        f"How often units are active, mean and range over seeds\n{summary['data']}",
+        fontsize="medium",
+        wrap=True,
+    )
     path = Path(run) / "border.png" if out is None else Path(out)
     write_whole(path, lambda unfinished: canvas.savefig(unfinished, dpi=120, format="png"))
     return path
