@@ -24,8 +24,8 @@ class Config:
     reading: Literal["rows", "pixels", "permuted"] = "permuted"  # how a digit becomes a sequence
     pool: int = 1  # pixels are means of so many by so many; rows aren't
     raw: bool = False  # a pixel x is the only input of its step, not (x, 1)
-    cell: Literal["lstm", "gru"] = "lstm"
-    units: int = 100
+    cell: Literal["lstm", "gru"] = "lstm"  # LNLSTM or LNGRU
+    units: int = 100  # of the recurrent layer
     batch_size: int = 100  # digits a batch
     epochs: int = 200
     learning_rate: float = 1e-3  # RMSProp's
