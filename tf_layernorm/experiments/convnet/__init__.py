@@ -28,7 +28,7 @@ class Config:
     data: Literal["packaged", "full"] = "packaged"  # "packaged": 5,000 digits; "full": all there is
     network: Literal["small", "conv_pool"] = "small"  # on MNIST; ConvPool-CNN-C on CIFAR-10
     batch_size: int = 128  # images a batch
-    epochs: int = 15
+    epochs: int = 15  # passes over the training images
     learning_rate: float = 1e-3  # Adam's, in the first epochs
     constant_epochs: int = 0  # how long it stays
     decay_epochs: int = 0  # in how many it then falls to 0, in a line; 0: it never does
@@ -46,8 +46,8 @@ PRESETS = {
     "paper": Preset(
         Config("full", "conv_pool", 100, 200, constant_epochs=100, decay_epochs=100), seeds=3
     ),
-    "small": Preset(Config()),
-    "smoke": Preset(Config(batch_size=500, epochs=2), seeds=1),
+    "small": Preset(Config(), minutes=0.8),
+    "smoke": Preset(Config(batch_size=500, epochs=2), seeds=1, minutes=0.2),
 }
 FIGURES = (
     Figure("test_error", "test error, %", scale=100, of="test"),

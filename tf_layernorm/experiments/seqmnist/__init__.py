@@ -27,7 +27,7 @@ class Config:
     cell: Literal["lstm", "gru"] = "lstm"  # LNLSTM or LNGRU
     units: int = 100  # of the recurrent layer
     batch_size: int = 100  # digits a batch
-    epochs: int = 200
+    epochs: int = 200  # at most so many in Cooijmans et al.
     learning_rate: float = 1e-3  # RMSProp's
     decay: float = 0.9  # of RMSProp's mean square
     clip_norm: float = 1.0  # of all gradients together
@@ -40,8 +40,8 @@ class Config:
 READINGS = {"reading": ("rows", "permuted")}
 PRESETS = {
     "paper": Preset(Config(data="full"), seeds=1),
-    "small": Preset(Config(pool=2, epochs=15), grid=READINGS),
-    "smoke": Preset(Config(reading="rows", units=8, batch_size=500, epochs=2), seeds=1),
+    "small": Preset(Config(pool=2, epochs=15), grid=READINGS, minutes=1),
+    "smoke": Preset(Config(reading="rows", units=8, batch_size=500, epochs=2), seeds=1, minutes=0.2),
 }
 FIGURES = (
     Figure("test_error", "test error, %", scale=100, of="test"),
