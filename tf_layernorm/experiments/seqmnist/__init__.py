@@ -39,7 +39,7 @@ class Config:
 
 READINGS = {"reading": ("rows", "permuted")}
 PRESETS = {
-    "paper": Preset(Config(data="full"), seeds=1),
+    "paper": Preset(Config(data="full"), seeds=1, minutes=800),
     "small": Preset(Config(pool=2, epochs=15), grid=READINGS, minutes=1),
     "smoke": Preset(Config(reading="rows", units=8, batch_size=500, epochs=2), seeds=1, minutes=0.2),
 }
