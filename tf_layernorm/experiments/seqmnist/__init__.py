@@ -3,7 +3,7 @@
 Not in the paper, but where recurrent norms are compared since: Cooijmans et al. (2016) read the 784
 pixels with an LSTM of 100 units, with and without recurrent batch norm, in order and permuted. No
 number for layer norm has been published. Training is theirs: RMSProp, all gradients together cut to
-a norm of 1, initial states learnt, and the epoch with the lowest validation error is tested.
+a norm of 1, and the epoch with the lowest validation error is tested. But initial states are zeros.
 
 A trap: with a single pixel x as the input of a step, LN(W x) = sign(x) LN(W), so layer norm wipes
 out the grey value. Here every network reads the pair (x, 1) instead, unless `raw`.
@@ -41,7 +41,9 @@ READINGS = {"reading": ("rows", "permuted")}
 PRESETS = {
     "paper": Preset(Config(data="full"), seeds=1, minutes=800),
     "small": Preset(Config(pool=2, epochs=15), grid=READINGS, minutes=1),
-    "smoke": Preset(Config(reading="rows", units=8, batch_size=500, epochs=2), seeds=1, minutes=0.2),
+    "smoke": Preset(
+        Config(reading="rows", units=8, batch_size=500, epochs=2), seeds=1, minutes=0.2
+    ),
 }
 FIGURES = (
     Figure("test_error", "test error, %", scale=100, of="test"),
