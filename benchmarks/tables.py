@@ -134,19 +134,6 @@ def litert(found: Mapping[str, Any]) -> str:
     return markdown(head, table)
 
 
-def mnist_rows(found: Mapping[str, Any]) -> str:
-    """Mean and standard deviation over the seeds."""
-    import numpy as np
-
-    def cell(name: str, key: str, digits: int) -> str:
-        values = [row[key] for row in found["rows"] if row["name"] == name]
-        return f"{np.mean(values):.{digits}f} ± {np.std(values, ddof=1):.{digits}f}"
-
-    names = dict.fromkeys(row["name"] for row in found["rows"])
-    rows = [[f"`{name}`", cell(name, "error", 1), cell(name, "nll", 2)] for name in names]
-    return markdown(["", "test error, %", "test NLL"], rows)
-
-
 MAKERS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "speed": speed,
     "speed_one_core": speed,
@@ -154,7 +141,6 @@ MAKERS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "breakdown": breakdown,
     "kernels": kernels,
     "litert": litert,
-    "mnist_rows": mnist_rows,
     "addition": addition,
     "speed_in_short": speed_in_short,
 }

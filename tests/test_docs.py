@@ -15,7 +15,16 @@ MODULES = [
     name
     for _, name, _ in pkgutil.walk_packages(tf_layernorm.__path__, "tf_layernorm.")
     if name.split(".")[1]
-    in ("normalization", "dense", "recurrent", "mixture", "attention", "data", "export")
+    in (
+        "normalization",
+        "dense",
+        "recurrent",
+        "baselines",
+        "mixture",
+        "attention",
+        "data",
+        "export",
+    )
 ]
 PUBLIC = sorted(tf_layernorm.__all__)
 

@@ -8,6 +8,8 @@ EXPERIMENTS = (
     "mnist",
     "draw",
     "handwriting",
+    "convnet",
+    "seqmnist",
 )
 
 
