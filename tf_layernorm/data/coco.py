@@ -1,7 +1,6 @@
 """COCO's captions, with features of its images that a convolutional network has computed."""
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -116,7 +115,7 @@ def _features(path: Path, width: int) -> np.ndarray:
     return features
 
 
-def image_files(data_dir: str | Path) -> dict[str, Sequence[str]]:
+def image_files(data_dir: str | Path) -> dict[str, list[str]]:
     """The names of the image files of each part, in the order of the features' rows.
 
     Args:
@@ -129,4 +128,4 @@ def image_files(data_dir: str | Path) -> dict[str, Sequence[str]]:
     for image in json.loads((Path(data_dir) / JSON).read_text("utf-8"))["images"]:
         files[image["split"]].append(str(Path(image["filepath"]) / image["filename"]))
     files["train"] += files.pop("restval")
-    return dict(files)
+    return files

@@ -6,6 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from tf_layernorm.data.captions import Pairs
+from tf_layernorm.data.order import without_autotuner
 from tf_layernorm.data.words import Vocabulary, pad
 
 MULTIPLE = 8  # lengths of batches are rounded up to it, so that XLA compiles a few programs
@@ -117,8 +118,4 @@ def training_batches(
         return {"images": pictures, "words": ids, "mask": mask}, tf.zeros((batch_size, 1))
 
     passes = tf.data.Dataset.range(start, np.iinfo(np.int64).max)
-    dataset = passes.flat_map(one_pass).skip(skipped).map(batch).prefetch(2)
-    # With the autotuner on, the end of an iterator waits for its sleep, which doubles each time.
-    options = tf.data.Options()
-    options.autotune.enabled = False
-    return dataset.with_options(options)
+    return without_autotuner(passes.flat_map(one_pass).skip(skipped).map(batch).prefetch(2))

@@ -1,4 +1,4 @@
-"""VGG-19's features of images, as the order embeddings' authors made them: `tf-layernorm features`."""
+"""VGG-19's features of images, as the order embeddings have them: `tf-layernorm features`."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -29,9 +29,8 @@ def build_network(weights: str | Path) -> keras.Model:
             "Expected the weights of VGG-19, a file that Keras names "
             f"vgg19_weights_tf_dim_ordering_tf_kernels.h5. Received: weights={str(weights)!r}"
         )
-    network = keras.applications.VGG19(weights=None)  # a file's name here could start a download
     try:
-        network.load_weights(weights)
+        network = keras.applications.VGG19(weights=str(weights))
     except (ValueError, OSError, KeyError) as error:
         raise ValueError(
             f"The file doesn't hold the weights of VGG-19 ({error}). "
@@ -111,7 +110,7 @@ def make_features(
     images, out = Path(images), Path(out)
     if data_dir is None:
         names = sorted(p.name for p in images.glob("*") if p.suffix.lower() in SUFFIXES)
-        parts: dict[str, Sequence[str]] = {"images": names}
+        parts = {"images": names}
     else:
         parts = image_files(data_dir)
     missing = [n for names in parts.values() for n in names if not (images / n).is_file()]

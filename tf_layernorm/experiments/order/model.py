@@ -22,9 +22,9 @@ NORMALIZE: dict[str, tuple[str, ...]] = {
 def build_model(config: Any, norm: str, words: int, image_shape: Sequence[int]) -> keras.Model:
     """The compiled network, from images and captions to their embeddings, `(B, 2, units)`.
 
-    Both halves end in vectors of norm 1 without signs. They are the layers `caption_encoder`, which takes
-    `{"words": (B, T), "mask": (B, T)}`, and `image_encoder`; each is a model of its own. Layer norm is in
-    the captions' GRU alone.
+    Both halves end in vectors of norm 1 without signs. They are its layers `caption_encoder`, which
+    takes `{"words": (B, T), "mask": (B, T)}`, and `image_encoder`, each a model of its own. Layer
+    norm is in the captions' GRU alone.
 
     Args:
         config: The run's `Config`.

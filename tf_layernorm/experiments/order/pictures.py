@@ -112,7 +112,7 @@ def _draw_retrieval(
     per_image = test.captions_per_image
     rows = len(images)
     canvas = Figure(figsize=(12, 0.45 + 1.15 * rows), layout="constrained")
-    left, right = canvas.subfigures(1, 2, width_ratios=(1, 1.25))
+    left, right = canvas.subfigures(1, 2, width_ratios=(1, 1.25), squeeze=False)[0]
     left.suptitle("Test images and the captions nearest to each", fontsize="large")
     right.suptitle("Test captions and the images nearest to each", fontsize="large")
 
