@@ -42,7 +42,7 @@ def retrieve(
 
     Returns:
         How many of the captions that entail one another the space has in the right order, and the
-        two files.
+        two files; with cosines, which have no order, the first file alone.
 
     Raises:
         ValueError: If an argument is out of its range, or `model` is no folder of a curve.
@@ -51,7 +51,7 @@ def retrieve(
     if out.suffix != ".png":
         raise ValueError(f"`out` must end in .png. Received: out={str(out)!r}")
     space = Space.load(model)
-    data, shown = _data_and_pictures(data_dir, images)
+    data, shown = _data_and_pictures(space, data_dir, images)
     if not 1 <= count <= len(data.test):
         raise ValueError(
             f"`count` must be at least 1 and at most {len(data.test):,}, the images to test on. "
@@ -60,12 +60,16 @@ def retrieve(
     chosen = np.random.default_rng(seed).choice(len(data.test), size=2 * count, replace=False)
     out.parent.mkdir(parents=True, exist_ok=True)
     _draw_retrieval(space, data.test, shown, chosen[:count], chosen[count:], out)
+    if space.score != "order":  # a cosine has none
+        return str(out)
     ordered = out.with_name(f"{out.stem}-order.png")
     _draw_order(space, CHAINS if captions is None else captions, ordered)
     return "\n".join([_told(space, data), str(out), str(ordered)])
 
 
-def _data_and_pictures(data_dir: str | None, images: str | None) -> tuple[Captioned, Any]:
+def _data_and_pictures(
+    space: Space, data_dir: str | None, images: str | None
+) -> tuple[Captioned, Any]:
     """The data, and a function from the number of a test image to its pixels."""
     if data_dir is None:
         data = load_emoji()
@@ -79,7 +83,7 @@ def _data_and_pictures(data_dir: str | None, images: str | None) -> tuple[Captio
             "COCO's images are needed to show them: give their folder by --images. "
             "Received: images=None"
         )
-    data, files = load_coco(data_dir), image_files(data_dir)["test"]
+    data, files = load_coco(data_dir, space.image_shape[-1]), image_files(data_dir)["test"]
     return data, lambda i: np.asarray(Image.open(Path(images) / files[i]).convert("RGB"))
 
 

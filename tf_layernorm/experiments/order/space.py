@@ -64,6 +64,11 @@ class Space:
         model = keras.models.load_model(folder / BEST)
         return cls(model, Vocabulary(facts["words"]), facts["length"], facts["score"])
 
+    @property
+    def image_shape(self) -> tuple[int, ...]:
+        """The shape of an image: `(24, 24, 3)`, or `(4096,)` of features."""
+        return tuple(self._images.input_shape[1:])
+
     def encode_captions(self, captions: Sequence[str], batch_size: int = 256) -> np.ndarray:
         """Embeddings of captions, float32 `(N, H)`.
 
@@ -95,11 +100,10 @@ class Space:
         Raises:
             ValueError: If the shape is another.
         """
-        shape = self._images.input_shape[1:]
-        if images.shape[1:] != shape:
+        if images.shape[1:] != self.image_shape:
             raise ValueError(
-                f"Each image must have the shape {shape}, as those that the network was trained "
-                f"on. Received: shape={images.shape}"
+                f"Each image must have the shape {self.image_shape}, as those that the network was "
+                f"trained on. Received: shape={images.shape}"
             )
         return self._images.predict(images, batch_size, verbose=0)
 
