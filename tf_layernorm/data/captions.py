@@ -73,7 +73,7 @@ class Captioned:
         test: Those to test on.
         vocabulary: The words that have a vector.
         source: What the data is and where it came from, for people.
-        fold: Images of `test` that are ranked together; figures are the mean over such folds.
+        fold: Images of `test` that are ranked together, for means over such folds; `None`: all.
         further: Other tests, by name, each ranked as a whole.
     """
 
@@ -82,7 +82,7 @@ class Captioned:
     test: Pairs
     vocabulary: Vocabulary
     source: str
-    fold: int
+    fold: int | None
     further: Mapping[str, Pairs]
 
     @property
@@ -151,6 +151,6 @@ def load_emoji(seed: int = 0) -> Captioned:
         test,
         Vocabulary.of_sentences(c.split() for captions in train.captions for c in captions),
         f"{len(images):,} emoji with their English names and keywords; not COCO",
-        fold=len(test),
+        fold=None,
         further={"flagless": test[np.flatnonzero(flagless)]},
     )

@@ -120,7 +120,7 @@ def curve(config: Config, data: Any, norm: str, seed: int) -> Training:
         return prefixed("validation", found) | {"updates": int(model.optimizer.iterations)}
 
     def test(model: Any) -> dict[str, float]:
-        found = prefixed("test", space(model).figures(data.test, data.fold))
+        found = prefixed("test", space(model).figures(data.test, data.fold or len(data.test)))
         for name, part in data.further.items():
             found |= prefixed(f"test_{name}", space(model).figures(part, len(part)))
         return found
