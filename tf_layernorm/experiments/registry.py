@@ -4,13 +4,7 @@ import importlib
 
 from tf_layernorm.experiments.experiment import Experiment
 
-EXPERIMENTS = (
-    "mnist",
-    "draw",
-    "handwriting",
-    "convnet",
-    "seqmnist",
-)
+EXPERIMENTS = ("mnist", "draw", "handwriting", "order", "convnet", "seqmnist")
 
 
 def find(name: str) -> Experiment:
