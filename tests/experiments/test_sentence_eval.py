@@ -59,7 +59,7 @@ def test_relatedness_learns_from_the_training_pairs_alone():
     assert figures["pearson"] > 0.95 and figures["spearman"] > 0.95 and figures["mse"] < 0.5
     # The training pairs alone decide what is learned: turned round, the test is predicted wrong.
     opposite = relatedness((-train[0], train[1]), validation, test, block=20)
-    assert opposite["pearson"] < -0.9 and opposite["mse"] > 2
+    assert opposite["pearson"] < -0.8 and opposite["mse"] > 2
 
 
 def test_relatedness_of_vectors_that_say_nothing():
