@@ -19,11 +19,11 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import keras
 import numpy as np
 import tensorflow as tf
+from tf_layernorm.experiments.draw_model import DRAW
 
 from tf_layernorm import LNGRU, LNLSTM, LNSimpleRNN, cli
 from tf_layernorm.data.mnist import Digits
 from tf_layernorm.experiments import mnist
-from tf_layernorm.experiments.draw_model import DRAW
 from tf_layernorm.experiments.strategies import make_strategy
 
 LAYERS = (LNSimpleRNN, LNLSTM, LNGRU)

@@ -9,12 +9,12 @@ import pytest
 import reference
 import tensorflow as tf
 from PIL import Image
+from tf_layernorm.experiments.draw_attention import filter_bank, read, window, write
+from tf_layernorm.experiments.draw_model import DRAW
 
 from tf_layernorm.cli import main
 from tf_layernorm.data.binarized_mnist import BinaryDigits
 from tf_layernorm.experiments import draw, draw_pictures, report, runner
-from tf_layernorm.experiments.draw_attention import filter_bank, read, window, write
-from tf_layernorm.experiments.draw_model import DRAW
 from tf_layernorm.experiments.training import MODEL
 
 TINY = {"glimpses": 3, "units": 5, "latent": 2, "read_size": 2, "write_size": 3, "pixels": 4}

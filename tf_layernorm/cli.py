@@ -1,8 +1,16 @@
-"""The command `tf-layernorm`."""
+"""The command `tf-layernorm`. It imports TensorFlow only once it knows that it needs it."""
 
 import argparse
+import importlib.metadata
 import logging
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from tf_layernorm.experiments import registry
+from tf_layernorm.experiments.experiment import Experiment
+from tf_layernorm.experiments.flags import add_flags, changes
+from tf_layernorm.experiments.settings import plan, settle
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -10,74 +18,19 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="tf-layernorm", description="Layer Normalization: experiments and analysis."
     )
-    commands = parser.add_subparsers(dest="command", required=True)
-    run = commands.add_parser(
-        "run",
-        help="run an experiment of the paper, or go on with it",
-        description="Runs an experiment of the paper. Interrupted (Ctrl-C), the same command "
-        "resumes it; finished, the same command prints its table again.",
-    )
-    run.add_argument(
-        "name", help="the experiment: mnist (section 6.6), draw (6.4), handwriting (6.5)"
-    )
-    run.add_argument(
-        "--preset", default="small", help="paper, small (default), smoke; handwriting: pens"
-    )
-    run.add_argument(
-        "--norm",
-        metavar="NAME,...",
-        type=lambda names: names.split(","),
-        help="some of mnist's layer,batch,none (default: all) or draw's layer,none,all, where all "
-        "normalises everything in the LSTMs (default: layer,none)",
-    )
-    run.add_argument("--seeds", type=int, metavar="N", help="number of seeds")
-    run.add_argument("--epochs", type=int, metavar="N", help="only the first N epochs")
-    run.add_argument(
-        "--curves",
-        default="*",
-        metavar="PATTERN",
-        help="only the curves of such a name, as 'batch4-*': several commands may fill one folder",
-    )
-    run.add_argument("--data-dir", metavar="DIR", help="raw files of the full data; only read")
-    run.add_argument("--download", action="store_true", help="allow a download of the full data")
-    run.add_argument("--out", metavar="DIR", help="default: runs/NAME-PRESET")
-    run.add_argument(
-        "--strategy",
-        help="mirrored: split each batch over all local GPUs (or logical CPUs); tpu: the same on a "
-        "TPU, which nobody has tried yet (default: one device)",
-    )
-    draw = commands.add_parser(
-        "draw",
-        help="draw digits with a network of `run draw`, and show how it draws",
-        description="Draws digits with a trained DRAW network into a .png; beside it go a picture "
-        "of the canvas after each glimpse, with the window it is drawn in, and the same as a .gif.",
-    )
-    draw.add_argument("--model", required=True, metavar="DIR", help="folder of one curve of a run")
-    draw.add_argument("--out", default="digits.png", metavar="PNG", help="default: digits.png")
-    draw.add_argument("--count", type=int, default=64, metavar="N", help="digits (default: 64)")
-    draw.add_argument("--seed", type=int, default=1, metavar="N", help="of the noise (default: 1)")
-    write = commands.add_parser(
-        "write",
-        help="write a text by hand with a network of `run handwriting`",
-        description="Writes a text with a trained network, several times, into a picture.",
-    )
-    write.add_argument("text", help="what to write")
-    write.add_argument("--model", required=True, metavar="DIR", help="folder of one curve of a run")
-    write.add_argument(
-        "--bias",
-        type=float,
-        default=0.5,
-        help="0: as various as the network is; the larger, the more regular (default: 0.5)",
-    )
-    write.add_argument("--seed", type=int, default=1, metavar="N", help="(default: 1)")
-    write.add_argument("--count", type=int, default=3, metavar="N", help="lines (default: 3)")
-    write.add_argument(
-        "--prime",
-        metavar="NPZ",
-        help="go on in the style of this line: an .npz file of `offsets` (T, 2), y upwards, "
-        "`end_of_stroke` (T,) and `text`",
-    )
-    write.add_argument("--out", default="page.png", metavar="PNG", help="default: page.png")
+    parser.add_argument("--version", action="version", version=_version())
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands.add_parser("list", help="list the experiments, their presets and what these cost")
+    run = commands.add_parser("run", help="run an experiment of the paper, or go on with it")
+    names = run.add_subparsers(dest="name", required=True, metavar="EXPERIMENT")
+    experiments = [registry.find(name) for name in registry.EXPERIMENTS]
+    for experiment in experiments:
+        _add_run(names, experiment)
+    for command in (command for experiment in experiments for command in experiment.commands):
+        sentence = f"{command.help[0].upper()}{command.help[1:]}."
+        own = commands.add_parser(command.name, help=command.help, description=sentence)
+        command.arguments(own)
+        own.set_defaults(run=command.run)
     commands.add_parser(
         "table1",
         help="compute Table 1 of the paper: what each normalisation is invariant to",
@@ -86,45 +39,136 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def _add_run(names: Any, experiment: Experiment) -> None:
+    parser = names.add_parser(
+        experiment.name,
+        help=experiment.title,
+        description=f"{experiment.title}. Interrupted (Ctrl-C), the same command resumes it; "
+        "finished, the same command prints its table again.",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--preset",
+        default="small",
+        choices=list(experiment.presets),
+        help="the sizes to start from (default: small); `tf-layernorm list` tells their cost",
+    )
+    norms = ",".join(norm.name for norm in experiment.norms)
+    parser.add_argument(
+        "--norm",
+        metavar="NAME,...",
+        type=lambda text: text.split(","),
+        help=f"some of {norms} (default: {','.join(experiment.default_norms or ('all',))})",
+    )
+    parser.add_argument(
+        "--seeds", type=int, metavar="N", help="number of seeds: a curve for each (the preset's)"
+    )
+    parser.add_argument(
+        "--curves",
+        default="*",
+        metavar="PATTERN",
+        help="only the curves of such a name, as '*-layer-*': several commands may fill one folder",
+    )
+    parser.add_argument("--data-dir", metavar="DIR", help="raw files of the full data; only read")
+    parser.add_argument("--download", action="store_true", help="allow a download of the full data")
+    parser.add_argument("--out", metavar="DIR", help="default: runs/NAME-PRESET")
+    parser.add_argument(
+        "--strategy",
+        choices=("mirrored", "tpu"),
+        help="mirrored: split each batch over all local GPUs (or logical CPUs); tpu: the same on a "
+        "TPU, which nobody has tried yet (default: one device)",
+    )
+    add_flags(parser, experiment)
+
+
+def _version() -> str:
+    def of(package: str) -> str:
+        try:
+            return importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            return "(not installed)"
+
+    versions = f"TensorFlow {of('tensorflow')}, Keras {of('keras')}"
+    return f"tf-layernorm {of('tf_layernorm')} with {versions}"
+
+
+def listing() -> Iterator[str]:
+    """The experiments, with their presets and what these cost."""
+    for name in registry.EXPERIMENTS:
+        experiment = registry.find(name)
+        yield f"{name}: {experiment.title}"
+        for preset, base in experiment.presets.items():
+            settings = settle(experiment, preset, {})
+            curves = len(plan(experiment, settings, seeds=base.seeds))
+            minutes = curves * base.minutes
+            cost = f"{minutes:.0f} minutes" if minutes < 120 else f"{minutes / 60:.0f} hours"
+            data = ", with --data-dir or --download" if base.config.data == "full" else ""
+            many = f"{curves} curve{'s' * (curves > 1)}"
+            yield f"  {preset:8} {many}, about {cost} on two cores{data}"
+
+
+def main(
+    arguments: Sequence[str] | None = None, before: Callable[[], object] = lambda: None
+) -> int:
     """Runs the command line; returns the exit status.
 
     Args:
         arguments: The arguments after `tf-layernorm`. Defaults to those of the process.
+        before: Called once the arguments are known and TensorFlow is needed.
     """
     parser = build_parser()
     options = vars(parser.parse_args(arguments))
     command = options.pop("command")
+    if command == "list":
+        print("\n".join(listing()))
+        return 0
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     # A new model a curve is traced anew, which TensorFlow takes for a mistake.
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
-    if command == "table1":
-        from tf_layernorm.analysis import table1
-
-        print(table1())
-        return 0
+    before()
     try:
-        # Here, since they import matplotlib's and the data sets' libraries, which are an extra.
-        if command == "draw":
-            from tf_layernorm.experiments import draw_pictures
-
-            paths = draw_pictures.draw(options.pop("model"), options.pop("out"), **options)
-            print("\n".join(map(str, paths)))
-            return 0
-        if command == "write":
-            from tf_layernorm.experiments.writing import write_page
-
-            print(write_page(**options))
-            return 0
-        from tf_layernorm.experiments import runner
-
-        runner.run(options.pop("name"), norms=options.pop("norm"), **options)
+        _execute(command, options)
+    except ModuleNotFoundError as error:
+        if not error.name or error.name.startswith("tf_layernorm"):
+            raise
+        hint = "pip install 'tf_layernorm[experiments]'"
+        parser.exit(2, f"tf-layernorm: needs {error.name}, which is not here: {hint}\n")
+    except OSError as error:
+        parser.exit(2, f"tf-layernorm: {error}\n")
     except ValueError as error:
+        if not _is_checked(error):
+            raise
         parser.exit(2, f"tf-layernorm: {error}\n")
     except FloatingPointError as error:
         parser.exit(1, f"tf-layernorm: {error}. The model before that epoch is kept.\n")
     except KeyboardInterrupt:
         parser.exit(130, "\nInterrupted. The same command goes on from the last whole epoch.\n")
     return 0
+
+
+def _execute(command: str, options: dict[str, Any]) -> None:
+    # Here, since they import TensorFlow and the libraries of an extra.
+    if command == "table1":
+        from tf_layernorm.analysis import table1
+
+        print(table1())
+    elif command == "run":
+        from tf_layernorm.experiments import runner
+
+        name = options.pop("name")
+        fields = changes(registry.find(name), options)
+        runner.run(name, norms=options.pop("norm"), **options, **fields)
+    else:
+        print(options.pop("run")(**options))
+
+
+def _is_checked(error: ValueError) -> bool:
+    """Whether a check of ours raised it: what else does is a fault of the program."""
+    traceback = error.__traceback__
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    raised = "" if traceback is None else traceback.tb_frame.f_globals["__name__"]
+    return raised.startswith(("tf_layernorm.experiments", "tf_layernorm.data"))
 
 
 if __name__ == "__main__":

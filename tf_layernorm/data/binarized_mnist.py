@@ -21,9 +21,9 @@ class BinaryDigits:
     source: str  # what the digits are and where they came from, for people
 
     @property
-    def test_size(self) -> int:
-        """Number of test cases."""
-        return len(self.test)
+    def cases(self) -> dict[str, int]:
+        """The number of digits of each part."""
+        return {part: len(getattr(self, part)) for part in ("train", "validation", "test")}
 
 
 def load_packaged(seed: int = 0) -> BinaryDigits:

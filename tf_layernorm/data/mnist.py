@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 FILES = (
     "train-images-idx3-ubyte.gz",
@@ -25,9 +24,9 @@ class Digits:
     source: str  # what the digits are and where they came from, for people
 
     @property
-    def test_size(self) -> int:
-        """Number of test cases."""
-        return len(self.test[1])
+    def cases(self) -> dict[str, int]:
+        """The number of digits of each part."""
+        return {part: len(getattr(self, part)[1]) for part in ("train", "validation", "test")}
 
 
 def load_packaged(seed: int = 0) -> Digits:
@@ -110,56 +109,3 @@ def load_mnist(
 
     source += ": 55,000 / 5,000 / 10,000 digits, validation is train[:5000] in TFDS' order"
     return Digits(read("train[5000:]"), read("train[:5000]"), read("test"), source)
-
-
-def batches(
-    part: tuple[np.ndarray, ...],
-    batch_size: int,
-    *,
-    seed: int | None = None,
-    chunk: int = 1,
-    first_epoch: int = 0,
-) -> tf.data.Dataset:
-    """A `tf.data` pipeline over digits that lie in memory.
-
-    Args:
-        part: `(images, labels)`, or other arrays of one length.
-        batch_size: Digits a batch.
-        seed: `None` for one pass in order, the last batch as small as it comes. With a seed the
-            pipeline has no end: its epoch e holds whole batches only, in an order that depends on
-            `(seed, e)` alone, so that a resumed run sees what an uninterrupted one would have seen.
-        chunk: With a seed, how many batches make one element, on a leading axis.
-        first_epoch: With a seed, the epoch to begin with.
-
-    Returns:
-        A dataset of tuples such as `(images, labels)`, in the dtypes of `part`.
-
-    Raises:
-        ValueError: If an epoch doesn't make a whole number of chunks.
-    """
-    arrays = [tf.constant(array) for array in part]
-    count = len(part[0])
-    steps = count // batch_size
-    if seed is not None and (steps == 0 or steps % chunk):
-        raise ValueError(
-            f"An epoch of {count} digits must hold a whole number of chunks. "
-            f"Received: batch_size={batch_size}, chunk={chunk}"
-        )
-
-    def order(epoch: tf.Tensor) -> tf.data.Dataset:
-        shuffled = tf.random.experimental.stateless_shuffle(
-            tf.range(count), seed=tf.stack([tf.constant(seed, tf.int64), epoch])
-        )
-        shape = (steps // chunk, chunk, batch_size)
-        return tf.data.Dataset.from_tensor_slices(tf.reshape(shuffled[: steps * batch_size], shape))
-
-    if seed is None:
-        indices = tf.data.Dataset.range(count).batch(batch_size)
-    else:
-        epochs = tf.data.Dataset.range(first_epoch, np.iinfo(np.int64).max)
-        indices = epochs.flat_map(order)
-    dataset = indices.map(lambda i: tuple(tf.gather(array, i) for array in arrays)).prefetch(2)
-    # With the autotuner on, the end of an iterator waits for its sleep, which doubles each time.
-    options = tf.data.Options()
-    options.autotune.enabled = False
-    return dataset.with_options(options)

@@ -1,242 +1,169 @@
-"""The table and the picture of an experiment, from the figures of its curves."""
+"""The table of an experiment, its differences, and who was first, as text."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
-import numpy as np
+from tf_layernorm.experiments.experiment import Experiment, Figure
+from tf_layernorm.experiments.results import PATIENCE, standard_error
 
-Rows = Sequence[dict[str, float]]  # one curve: the figures of each epoch
-Curves = Mapping[tuple[str, str], Mapping[int, Rows]]  # of each (variant, norm): by seed
+WIDTH = 100  # of a terminal
 
-BASELINE = "none"
-COLOURS = {"layer": "C0", "batch": "C1", "all": "C2", "none": "C7"}
-NAMES = {"layer": "layer norm", "batch": "batch norm", "all": "all normalised", "none": "no norm"}
-PATIENCE = 10  # evaluations without a gain, before a curve counts as trained out
+Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Figure:
-    """A logged figure, and how people read it."""
+class _Column:
+    """A column of the table. The narrow table leaves out the ones with the highest `rank` first."""
 
-    key: str  # its name in `metrics.jsonl`
-    label: str
-    scale: float = 1.0  # what to multiply it by
-    digits: int = 2  # after the point, in the table
-    share: bool = False  # a share of the test cases, so it has a binomial standard error
-    compare: bool = False  # its differences are judged by their standard errors, as a share's are
-    log: bool = False  # on a logarithmic axis
+    head: str
+    cells: list[str]
+    rank: int = 0
 
 
-def results(experiment: Any, curves: Curves, test_size: int) -> dict[str, Any]:
-    """Mean and spread over seeds at the last epoch that every norm of a variant has reached.
+def text(experiment: Experiment, summary: Mapping[str, Any], width: int | None = WIDTH) -> str:
+    """The table, as Markdown, and which of its differences are more than two standard errors.
 
     Args:
-        experiment: The experiment's module; its `FIGURES` are reported.
-        curves: All curves there are.
-        test_size: Number of test cases, for the binomial standard error.
-
-    Returns:
-        `results`, a list with a dict for each variant and norm, and `left_out`, the curves that
-        end earlier and are not in the results.
+        experiment: The experiment.
+        summary: What its `summary.json` holds.
+        width: Characters that the table may be wide. `None`: any number.
     """
-    rows, left_out = [], []
-    for variant in dict.fromkeys(variant for variant, _ in curves):
-        norms = {n: seeds for (v, n), seeds in curves.items() if v == variant}
-        lengths = {n: max(map(len, seeds.values()), default=0) for n, seeds in norms.items()}
-        epoch = min((length for length in lengths.values() if length), default=0)
-        for norm, seeds in norms.items():
-            used = {s: c for s, c in seeds.items() if epoch and len(c) >= epoch}
-            short = {s: c for s, c in seeds.items() if s not in used}
-            left_out += [f"{variant}-{norm}-seed{s} (epoch {len(c)})" for s, c in short.items()]
-            if not used:
-                continue
-            row: dict[str, Any] = {"variant": variant, "norm": norm, "epoch": epoch}
-            row["seeds"] = sorted(used)
-            row["minutes"] = sum(r["seconds"] for c in used.values() for r in c[:epoch])
-            row["minutes"] = round(row["minutes"] / 60 / len(used), 2)
-            for figure in experiment.FIGURES:
-                values = [curve[epoch - 1][figure.key] for curve in used.values()]
-                mean = float(np.mean(values))
-                row[figure.key] = mean
-                row[figure.key + "_sd"] = float(np.std(values, ddof=1)) if len(used) > 1 else None
-                if figure.share:
-                    row[figure.key + "_se"] = math.sqrt(mean * (1 - mean) / test_size)
-            rows.append(row)
-    summary = {"results": rows, "left_out": left_out}
-    if hasattr(experiment, "RACE"):
-        summary["race"] = race(experiment.RACE.key, curves)
-    return summary
+    columns = _columns(experiment, summary["results"])
+    told: list[str] = []
+    if width is not None:
+        columns, told = _narrow(columns, width)
+    said = ["± is the standard deviation over seeds.", *told, experiment.note]
+    lines = [*_markdown(columns), "", " ".join(filter(None, said)), f"Data: {summary['data']}."]
+    if experiment.paper_note:
+        lines.append(f"The paper: {experiment.paper_note}.")
+    if summary["left_out"]:
+        lines.append("Not finished, so not in the table: " + ", ".join(summary["left_out"]) + ".")
+    lines += _untrained(experiment, summary)
+    return "\n".join([*lines, "", *_verdicts(experiment, summary), *_race(experiment, summary)])
 
 
-def race(key: str, curves: Curves) -> list[dict[str, Any]]:
-    """How soon each norm reaches the best that the baseline ever does, seed by seed.
+def _number(figure: Figure, value: float) -> str:
+    return f"{value * figure.scale:.{figure.digits}f}"
 
-    Args:
-        key: The figure, lower is better.
-        curves: All curves there are.
 
-    Returns:
-        A dict for each curve with a baseline of its seed. `best` is the baseline's, at `epoch` and
-        after `minutes`; `budget_limited` if it might have come lower, since fewer than ten
-        evaluations followed. `reached` is the epoch at which the norm is as low, or `None`, with
-        the `share` of the baseline's updates and the `time_share` that it took; `then` is the
-        lowest it had come by the baseline's `minutes`.
-    """
-    lines = []
-    for (variant, norm), seeds in curves.items():
-        baselines = curves.get((variant, BASELINE), {})
-        for seed in sorted(seeds.keys() & baselines) if norm != BASELINE else ():
-            if not (seeds[seed] and baselines[seed]):
-                continue
-            (base, base_time), (ours, our_time) = (
-                (np.array([row[key] for row in rows]), np.cumsum([row["seconds"] for row in rows]))
-                for rows in (baselines[seed], seeds[seed])
-            )
-            best = int(base.argmin())
-            line: dict[str, Any] = {"variant": variant, "norm": norm, "seed": seed}
-            line |= {"best": float(base[best]), "epoch": best + 1}
-            line["minutes"] = round(base_time[best] / 60, 2)
-            line["budget_limited"] = len(base) - best <= PATIENCE
-            first = int((ours <= base[best]).argmax()) if ours.min() <= base[best] else None
-            line |= {"reached": None, "share": None, "time_share": None}
-            if first is not None:
-                line |= {"reached": first + 1, "share": (first + 1) / (best + 1)}
-                line["time_share"] = float(our_time[first] / base_time[best])
-            by_then = ours[our_time <= base_time[best]]
-            line["then"] = float(by_then.min()) if len(by_then) else None
-            lines.append(line)
+def _columns(experiment: Experiment, rows: Sequence[Row]) -> list[_Column]:
+    columns = [
+        _Column("", [row["label"] for row in rows]),
+        _Column("norm", [experiment.norm(row["norm"]).label for row in rows]),
+        _Column("epochs", [str(row["epoch"]) for row in rows], 1),
+        _Column("seeds", [str(len(row["seeds"])) for row in rows], 1),
+    ]
+    for place, figure in enumerate(experiment.figures):
+        cells, errors, papers = [], [], []
+        for row in rows:
+            sd = row.get(figure.key + "_sd")
+            cell = _number(figure, row[figure.key]) if figure.key in row else "not yet"
+            cells.append(cell + (f" ± {_number(figure, sd)}" if sd is not None else ""))
+            error = row.get(figure.key + "_se")
+            errors.append("" if error is None else _number(figure, error))
+            paper = experiment.paper.get(f"{row['variant']}-{row['norm']}") or {}
+            paper = paper or experiment.paper.get(row["norm"], {})
+            papers.append(f"{paper[figure.key]:g}" if figure.key in paper else "")
+        columns.append(_Column(figure.label, cells, 0 if place == 0 else 2 + place))
+        if any(papers):
+            columns.append(_Column("paper", papers, 0 if place == 0 else 2 + place))
+        if any(errors):
+            columns.append(_Column("binomial s.e.", errors, 100 + place))
+    if experiment.kept:
+        kept = [", ".join(map(str, row.get("kept", ()))) for row in rows]
+        columns.append(_Column("kept epoch", kept, 99))
+    return [*columns, _Column("min a curve", [f"{row['minutes']:.1f}" for row in rows], 2)]
+
+
+def _narrow(columns: list[_Column], width: int) -> tuple[list[_Column], list[str]]:
+    """The columns that fit, and sentences on those that all rows share and on those left out."""
+    said: list[str] = []
+    constant = [
+        column
+        for column in columns
+        if column.head not in ("norm", "min a curve")
+        and column.rank < 3
+        and len(column.cells) > 1
+        and len(set(column.cells)) == 1
+    ]
+    if constant:
+        told = [f"{column.head} {column.cells[0]}".strip() for column in constant]
+        said.append(f"All rows: {', '.join(told)}.")
+    columns = [column for column in columns if column not in constant]
+    left_out: list[str] = []
+    while len(_markdown(columns)[0]) > width and any(column.rank for column in columns):
+        last = max(column.rank for column in columns)
+        left_out += [column.head for column in columns if column.rank == last]
+        columns = [column for column in columns if column.rank != last]
+    if left_out:
+        heads = ", ".join(dict.fromkeys(reversed(left_out)))
+        said.append(f"In summary.md also: {heads}.")
+    return columns, said
+
+
+def _markdown(columns: Sequence[_Column]) -> list[str]:
+    table = [[column.head for column in columns]]
+    table += [list(cells) for cells in zip(*(column.cells for column in columns))]
+    widths = [max(len(line[i]) for line in table) for i in range(len(columns))]
+    lines = [
+        "| " + " | ".join(cell.ljust(size) for cell, size in zip(line, widths)) + " |"
+        for line in table
+    ]
+    lines.insert(1, "|" + "|".join("-" * (size + 2) for size in widths) + "|")
     return lines
 
 
-def standard_error(row: dict[str, Any], key: str) -> float:
-    """Of the mean over seeds: what seeds and, for a share, the choice of cases add up to."""
-    spread = (row[key + "_sd"] or 0.0) / math.sqrt(len(row["seeds"]))
-    return math.hypot(spread, row.get(key + "_se", 0.0))
+def _prefix(row: Row) -> str:
+    return f"{row['label']}, " if row["label"] else ""
 
 
-def text(experiment: Any, summary: dict[str, Any]) -> str:
-    """The table, as Markdown, and which of its differences are more than two standard errors."""
-    head = ["", "norm", "epoch", "seeds"]
-    for figure in experiment.FIGURES:
-        head += [figure.label] + ["binomial s.e."] * figure.share
-    head += ["paper", "min a curve"]
-    table = [head]
-    for row in summary["results"]:
-        cells = [experiment.title(row["variant"]), NAMES[row["norm"]]]
-        cells += [str(row["epoch"]), str(len(row["seeds"]))]
-        for figure in experiment.FIGURES:
-            mean, sd = row[figure.key] * figure.scale, row[figure.key + "_sd"]
-            cell = f"{mean:.{figure.digits}f}"
-            if sd is not None:
-                cell += f" ± {sd * figure.scale:.{figure.digits}f}"
-            cells.append(cell)
-            if figure.share:
-                cells.append(f"{row[figure.key + '_se'] * figure.scale:.{figure.digits}f}")
-        table.append([*cells, experiment.PAPER, f"{row['minutes']:.1f}"])
-    widths = [max(len(line[i]) for line in table) for i in range(len(head))]
-    lines = [
-        "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths)) + " |"
-        for line in table
-    ]
-    lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
-    lines += ["", f"± is the standard deviation over seeds. {experiment.NOTE}"]
-    lines += [f"Data: {summary['data']}."]
-    if summary["left_out"]:
-        lines.append("Not finished, so not in the table: " + ", ".join(summary["left_out"]) + ".")
-    return "\n".join(lines + ["", *_verdicts(experiment, summary), *_race(experiment, summary)])
+def _untrained(experiment: Experiment, summary: Mapping[str, Any]) -> Iterator[str]:
+    for row in summary.get("untrained", ()):
+        found = [
+            f"{figure.label} {_number(figure, row[figure.key])}"
+            for figure in experiment.figures
+            if figure.key in row
+        ]
+        name = experiment.norm(row["norm"]).label
+        yield f"Untrained, {_prefix(row)}{name}, seed {row['seed']}: {', '.join(found)}."
 
 
-def _race(experiment: Any, summary: dict[str, Any]) -> list[str]:
-    lines = []
+def _verdicts(experiment: Experiment, summary: Mapping[str, Any]) -> Iterator[str]:
+    for figure in (figure for figure in experiment.figures if figure.of or figure.compare):
+        for a, b in combinations(summary["results"], 2):
+            single = min(len(a["seeds"]), len(b["seeds"])) < 2 and not figure.of
+            if a["variant"] != b["variant"] or single or not {figure.key} <= a.keys() & b.keys():
+                continue
+            better, worse = sorted((a, b), key=lambda row: row[figure.key], reverse=figure.higher)
+            gap = abs(a[figure.key] - b[figure.key])
+            error = math.hypot(standard_error(a, figure.key), standard_error(b, figure.key))
+            names = [experiment.norm(row["norm"]).label for row in (better, worse)]
+            if gap >= 2 * error:
+                way = "higher" if figure.higher else "lower"
+                verdict = f"{names[0]} is {way} than {names[1]}"
+            else:
+                verdict = f"no difference between {names[0]} and {names[1]}"
+            digits = f"{_number(figure, gap)} ± {_number(figure, error)}"
+            yield f"{_prefix(a)}{figure.label}: {verdict} (apart by {digits})."
+
+
+def _race(experiment: Experiment, summary: Mapping[str, Any]) -> Iterator[str]:
+    figure = experiment.race
+    if figure is None:
+        return
     for row in summary.get("race", ()):
-        figure, norm = experiment.RACE, NAMES[row["norm"]]
-        value = f"{row['best'] * figure.scale:.{figure.digits}f}"
+        baseline, norm = (experiment.norm(n).label for n in (experiment.baseline, row["norm"]))
         limited = f", with fewer than {PATIENCE} after it: budget-limited" * row["budget_limited"]
-        line = f"{experiment.title(row['variant'])}, seed {row['seed']}: {NAMES[BASELINE]}'s best "
-        line += f"{figure.label} is {value} (epoch {row['epoch']}{limited}); {norm} "
+        line = f"{_prefix(row)}seed {row['seed']}: {baseline}'s best {figure.label} is "
+        line += f"{_number(figure, row['best'])} (epoch {row['epoch']}{limited}); {norm} "
         if row["reached"] is None:
             line += "doesn't reach it"
         else:
             line += f"reaches it at epoch {row['reached']}, with {row['share']:.2f} of the updates "
             line += f"and {row['time_share']:.2f} of the time"
         if row["then"] is not None:
-            line += f", and at equal time is at {row['then'] * figure.scale:.{figure.digits}f}"
-        lines.append(line + ".")
-    return lines
-
-
-def _verdicts(experiment: Any, summary: dict[str, Any]) -> list[str]:
-    lines = []
-    for figure in (figure for figure in experiment.FIGURES if figure.share or figure.compare):
-        for a, b in combinations(summary["results"], 2):
-            single = min(len(a["seeds"]), len(b["seeds"])) < 2 and not figure.share
-            if a["variant"] != b["variant"] or single:
-                continue
-            low, high = sorted((a, b), key=lambda row: row[figure.key])
-            gap = high[figure.key] - low[figure.key]
-            error = math.hypot(standard_error(a, figure.key), standard_error(b, figure.key))
-            names = f"{NAMES[low['norm']]} and {NAMES[high['norm']]}"
-            if gap >= 2 * error:
-                verdict = f"{NAMES[low['norm']]} is lower than {NAMES[high['norm']]}"
-            else:
-                verdict = f"no difference between {names}"
-            numbers = f"{gap * figure.scale:.2f} ± {error * figure.scale:.2f}"
-            title = experiment.title(a["variant"])
-            lines.append(f"{title}, {figure.label}: {verdict} (apart by {numbers}).")
-    return lines
-
-
-def draw(experiment: Any, curves: Curves, summary: dict[str, Any], path: Path) -> None:
-    """The experiment's `PANELS` over epochs, or over its `AXIS`: mean and range over seeds.
-
-    Each variant has a column.
-    """
-    from matplotlib.figure import Figure as Canvas
-    from matplotlib.ticker import MaxNLocator
-    from PIL import Image
-
-    variants = list(dict.fromkeys(row["variant"] for row in summary["results"]))
-    panels = experiment.PANELS
-    axis = getattr(experiment, "AXIS", Figure("epoch", "epoch"))
-    if not variants:
-        return
-    canvas = Canvas(figsize=(4.6 * len(variants), 3.1 * len(panels)), layout="constrained")
-    axes = canvas.subplots(len(panels), len(variants), squeeze=False, sharey="row", sharex="col")
-    for row in summary["results"]:
-        column = variants.index(row["variant"])
-        seeds = curves[row["variant"], row["norm"]]
-        x = [r[axis.key] for r in seeds[row["seeds"][0]][: row["epoch"]]]
-        for figure, ax in zip(panels, axes[:, column]):
-            values = np.array(
-                [[r[figure.key] for r in seeds[s][: row["epoch"]]] for s in row["seeds"]]
-            )
-            values *= figure.scale
-            colour = COLOURS[row["norm"]]
-            ax.plot(x, values.mean(0), color=colour, label=NAMES[row["norm"]], lw=1.5)
-            ax.fill_between(x, values.min(0), values.max(0), color=colour, alpha=0.25, lw=0)
-    for i, figure in enumerate(panels):
-        axes[i, 0].set_ylabel(figure.label)
-        if figure.log:
-            axes[i, 0].set_yscale("log")
-        for ax in axes[i]:
-            ax.grid(alpha=0.3)
-            if axis.log:
-                ax.set_xscale("log")
-            else:
-                ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-    for column, variant in enumerate(variants):
-        count = max(len(r["seeds"]) for r in summary["results"] if r["variant"] == variant)
-        seeds_text = "1 seed" if count == 1 else f"mean and range of {count} seeds"
-        axes[0, column].set_title(f"{experiment.title(variant)} ({seeds_text})")
-        axes[-1, column].set_xlabel(axis.label)
-    axes[0, 0].legend()
-    canvas.suptitle(
-        f"{experiment.HEADLINE}\n{summary['data'].partition(';')[0]}", fontsize="medium", wrap=True
-    )
-    canvas.savefig(path, dpi=100)
-    # A palette makes it a third of the size, for notebooks and README files.
-    Image.open(path).quantize(64).save(path, optimize=True)
+            line += f", and at equal time is at {_number(figure, row['then'])}"
+        yield line + "."

@@ -1,14 +1,14 @@
 """`--strategy`: the same training on several devices, each of which takes its share of a batch."""
 
 import functools
-from typing import Any
+from collections.abc import Sequence
 
 import tensorflow as tf
 
 STRATEGIES = ("mirrored", "tpu")
 
 
-def make_strategy(name: str | None, config: Any) -> tf.distribute.Strategy:
+def make_strategy(name: str | None, batch_sizes: Sequence[int]) -> tf.distribute.Strategy:
     """The `tf.distribute` strategy whose scope a run stands in.
 
     An update is that of one device on the whole batch, up to rounding, but for what a replica takes
@@ -18,13 +18,13 @@ def make_strategy(name: str | None, config: Any) -> tf.distribute.Strategy:
         name: `"mirrored"`: all local GPUs, or where there is none all logical CPUs. `"tpu"`: the
             TPU that TensorFlow finds; nobody has tried it. `None`: TensorFlow's default, one
             device.
-        config: The experiment's `Config`, with `batch_size` or `batch_sizes`.
+        batch_sizes: The sizes of the batches that it will see.
 
     Returns:
         The strategy.
 
     Raises:
-        ValueError: If `name` is unknown, there is no such device, or a batch of the config doesn't
+        ValueError: If `name` is unknown, there is no such device, or a batch doesn't
             split evenly over the devices, so that some cases would count for more than others.
     """
     if name is None:
@@ -39,7 +39,7 @@ def make_strategy(name: str | None, config: Any) -> tf.distribute.Strategy:
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver.connect()
         strategy = tf.distribute.TPUStrategy(resolver)
     replicas = strategy.num_replicas_in_sync
-    sizes = getattr(config, "batch_sizes", None) or (config.batch_size,)
+    sizes = list(dict.fromkeys(batch_sizes))
     if any(size % replicas for size in sizes):
         raise ValueError(
             f"A batch must split evenly over the {replicas} devices of the strategy. "

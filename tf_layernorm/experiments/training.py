@@ -1,55 +1,36 @@
-"""Training that an interruption doesn't change, as many updates as you like in one XLA program."""
+"""One curve: training that an interruption doesn't change, and what is kept and measured of it."""
 
 import json
 import math
-import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import keras
 import tensorflow as tf
 
-from tf_layernorm._arguments import Tensor, serializable
+from tf_layernorm.experiments.experiment import Figure, Training
+from tf_layernorm.experiments.files import read_json, write_json, write_whole
+from tf_layernorm.experiments.results import METRICS, TEST, UNTRAINED, best_row, read_metrics
 
-MODEL, METRICS = "model.keras", "metrics.jsonl"
+MODEL, BEST = "model.keras", "best.keras"
 
-
-@serializable
-class ChunkedModel(keras.Model):
-    """A `keras.Model` whose `fit` takes several batches at once, on a leading axis.
-
-    The updates are the same as one by one; but they are one loop inside one XLA program, which
-    saves a launch and a copy of all weights for each: a quarter of the time at batch size 4.
-    Build it as `ChunkedModel(inputs, outputs)` and compile it with `jit_compile=True`. Under a
-    `tf.distribute` strategy, which splits the leading axis, it takes one batch.
-    """
-
-    def train_step(self, data: Any) -> dict[str, Tensor]:
-        if tf.distribute.has_strategy():
-            return super().train_step(data)
-        update, count = super().train_step, tf.shape(data[0])[0]
-
-        def body(i: Tensor) -> Tensor:
-            update(tuple(part[i] for part in data))
-            return i + 1
-
-        tf.while_loop(lambda i: i < count, body, [0])
-        return self.get_metrics_result()
-
-
-def chunk_size(steps: int, limit: int = 50) -> int:
-    """The largest divisor of `steps` up to `limit`."""
-    return max(k for k in range(1, min(steps, limit) + 1) if steps % k == 0)
+Rows = list[dict[str, float]]
 
 
 class _EndOfEpoch(keras.callbacks.Callback):
-    """Evaluates, then keeps the model and the epoch's figures."""
+    """Evaluates, then keeps the epoch's figures and the model."""
 
-    def __init__(self, folder: Path, evaluate: Callable[[keras.Model], dict[str, float]]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        evaluate: Callable[[keras.Model], dict[str, float]],
+        kept: Figure | None,
+        rows: Sequence[dict[str, float]],
+    ) -> None:
         super().__init__()
-        self.folder, self.evaluate = folder, evaluate
+        self.folder, self.evaluate, self.kept, self.rows = folder, evaluate, kept, list(rows)
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, float] | None = None) -> None:
         self.start = time.perf_counter()
@@ -60,73 +41,99 @@ class _EndOfEpoch(keras.callbacks.Callback):
         row["seconds"] = time.perf_counter() - self.start
         if not all(math.isfinite(value) for value in row.values()):
             raise FloatingPointError(f"Training diverged. Received: {row}")
+        self.rows.append(row)
         # The figures first: figures without their model are dropped on the next start.
         with (self.folder / METRICS).open("a") as file:
             file.write(json.dumps(row) + "\n")
-        unfinished = self.folder / ("unfinished-" + MODEL)
-        self.model.save(unfinished)
-        os.replace(unfinished, self.folder / MODEL)
-
-
-def read_metrics(folder: Path) -> list[dict[str, float]]:
-    """The figures of the epochs done, one dict each; none if there is no such file."""
-    path = folder / METRICS
-    lines = path.read_text().splitlines() if path.exists() else []
-    return [json.loads(line) for line in lines]
+        if self.kept is not None and best_row(self.rows, self.kept) is row:
+            write_whole(self.folder / BEST, self.model.save)
+        write_whole(self.folder / MODEL, self.model.save)
 
 
 def train(
     folder: Path,
-    build: Callable[[], keras.Model],
-    batches: Callable[[int], tf.data.Dataset],
-    evaluate: Callable[[keras.Model], dict[str, float]],
+    training: Training,
     *,
+    seed: int,
     epochs: int,
-    steps: int,
-    chunk: int = 1,
+    kept: Figure | None = None,
+    untrained: bool = False,
     verbose: Any = "auto",
-) -> list[dict[str, float]]:
+) -> Rows:
     """Trains a model up to an epoch, from where an earlier call for this folder ended.
 
-    After each epoch the folder holds the model with its optimizer (`model.keras`) and a line of
-    figures (`metrics.jsonl`); TensorBoard reads it too.
+    After each epoch the folder holds the model with its optimizer (`model.keras`), that of the best
+    epoch (`best.keras`) if one is kept, and a line of figures (`metrics.jsonl`); TensorBoard reads
+    it too. Under a `tf.distribute` strategy the updates are not compiled by XLA.
 
     Args:
         folder: The curve's own folder.
-        build: Makes the compiled model for a first start.
-        batches: Makes the training data from an epoch (0 is the first) on.
-        evaluate: Figures of a model to log after each epoch.
+        training: How to build, feed and measure the model.
+        seed: Seed of the initial weights.
         epochs: The epoch to end with.
-        steps: Updates an epoch.
-        chunk: Updates an element of `batches`, for a `ChunkedModel`. Under a `tf.distribute`
-            strategy the chunks are taken apart, and the updates are not one XLA program.
+        kept: The figure whose best epoch is kept and tested. Defaults to `None`: the last epoch.
+        untrained: Whether to measure the model before its first update, into `untrained.json`.
         verbose: As in `keras.Model.fit`.
 
     Returns:
         The figures of all epochs.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in training.files.items():
+        write_json(folder / name, content)
     done = 0
     if (folder / MODEL).exists():
         model = keras.models.load_model(folder / MODEL)
-        done = int(model.optimizer.iterations.numpy()) // steps
+        done = int(model.optimizer.iterations.numpy()) // training.steps
     else:
-        model = build()
+        keras.utils.set_random_seed(seed)
+        model = training.build()
+        if untrained:
+            write_json(folder / UNTRAINED, _measured(model, training))
     rows = [row for row in read_metrics(folder) if row["epoch"] <= done]
     if done < epochs:
-        data = batches(done)
         if tf.distribute.has_strategy():
             model.jit_compile = False  # TensorFlow can't compile the step of a strategy
-            if isinstance(model, ChunkedModel):
-                data, chunk = data.unbatch(), 1
-        (folder / METRICS).write_text("".join(json.dumps(row) + "\n" for row in rows))
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        write_whole(folder / METRICS, lambda path: path.write_text(text))
+        end = _EndOfEpoch(folder, training.evaluate, kept, rows)
         model.fit(
-            data,
+            training.batches(done),
             initial_epoch=done,
             epochs=epochs,
-            steps_per_epoch=steps // chunk,
+            steps_per_epoch=training.steps // training.chunk,
             shuffle=False,  # the data comes in its order
-            callbacks=[_EndOfEpoch(folder, evaluate), keras.callbacks.TensorBoard(folder)],
+            callbacks=[end, keras.callbacks.TensorBoard(folder)],
             verbose=verbose,
         )
-    return read_metrics(folder)
+        rows = read_metrics(folder)
+    if training.test is not None:
+        _test(folder, training, rows, kept)
+    return rows
+
+
+def held_out(model: keras.Model, parts: Mapping[str, tf.data.Dataset]) -> dict[str, float]:
+    """The model's loss and metrics on each part, as `validation_loss`."""
+    return {
+        f"{name}_{key}": value
+        for name, dataset in parts.items()
+        for key, value in model.evaluate(dataset, verbose=0, return_dict=True).items()
+    }
+
+
+def _measured(model: keras.Model, training: Training) -> dict[str, float]:
+    figures = training.evaluate(model)
+    if training.test is not None:
+        figures |= training.test(model)
+    return {name: float(value) for name, value in figures.items()}
+
+
+def _test(folder: Path, training: Training, rows: Rows, kept: Figure | None) -> None:
+    """Tests the kept model, once for these epochs."""
+    there = read_json(folder / TEST)
+    if there is not None and there["epochs"] == len(rows):
+        return
+    assert training.test is not None
+    epoch = rows[-1]["epoch"] if kept is None else best_row(rows, kept)["epoch"]
+    model = keras.models.load_model(folder / (MODEL if kept is None else BEST))
+    figures = {name: float(value) for name, value in training.test(model).items()}
+    write_json(folder / TEST, {"epochs": len(rows), "kept": epoch, "figures": figures})

@@ -6,8 +6,8 @@ import keras
 import numpy as np
 from PIL import Image, ImageDraw
 
-from tf_layernorm.experiments.draw_attention import Window
-from tf_layernorm.experiments.draw_model import DRAW
+from tf_layernorm.experiments.draw.attention import Window
+from tf_layernorm.experiments.draw.network import DRAW
 from tf_layernorm.experiments.training import MODEL
 
 SCALE = 2  # screen pixels a pixel

@@ -39,7 +39,7 @@ def filter_bank(centre: Tensor, stride: Tensor, variance: Tensor, size: int, pix
 
     Example:
 
-    >>> from tf_layernorm.experiments.draw_attention import filter_bank
+    >>> from tf_layernorm.experiments.draw.attention import filter_bank
     >>> filter_bank(1.0, 1.0, 1e-4, size=3, pixels=3).numpy().round(3).tolist()
     [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
 

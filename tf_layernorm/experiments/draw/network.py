@@ -9,7 +9,7 @@ from keras import ops
 
 from tf_layernorm import _random
 from tf_layernorm._arguments import ArgumentsMixin, Shape, Tensor, check_units, serializable
-from tf_layernorm.experiments.draw_attention import PARAMETERS, Window, read, window, write
+from tf_layernorm.experiments.draw.attention import PARAMETERS, Window, read, window, write
 from tf_layernorm.recurrent.lstm import LNLSTMCell
 
 
@@ -35,7 +35,7 @@ def _check_sizes(least: int, **sizes: Any) -> None:
 class DRAW(ArgumentsMixin, keras.Model):
     r"""A network that looks at an image through a small window, glimpse by glimpse, and redraws it.
 
-    With read and write as in `draw_attention`, one glimpse is
+    With read and write as in `attention`, one glimpse is
 
     $$\begin{aligned}
     r_t &= \mathrm{read}(x, x - \sigma(c_{t-1}), h^{dec}_{t-1}) \\
@@ -77,7 +77,7 @@ class DRAW(ArgumentsMixin, keras.Model):
     Example:
 
     >>> import numpy as np
-    >>> from tf_layernorm.experiments.draw_model import DRAW
+    >>> from tf_layernorm.experiments.draw.network import DRAW
     >>> logits, kl = DRAW(glimpses=3, units=8, latent=4)(np.ones((2, 784), "float32"))
     >>> logits.shape, kl.shape
     (TensorShape([2, 784]), TensorShape([2, 3]))
