@@ -1,6 +1,6 @@
 """Pretrained word vectors from files: word2vec's binary and text formats, and GloVe's text."""
 
-from collections.abc import Callable, Container
+from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -40,20 +40,21 @@ def read_word_vectors(
     if not path.is_file():
         raise ValueError(f"Word vectors must be a file. Received: {str(path)!r}")
     vectors: dict[str, np.ndarray] = {}
-
-    def keep(word: str, numbers: Callable[[], np.ndarray]) -> None:
-        if word not in vectors and (words is None or word in words):
-            vectors[word] = numbers()
-
     with path.open("rb") as file:
-        (_read_binary if path.suffix == ".bin" else _read_text)(file, str(path), keep)
+        read = _read_binary if path.suffix == ".bin" else _read_text
+        for word, numbers in read(file, str(path), words):
+            vectors.setdefault(word, numbers)
     return vectors
 
 
-_Keep = Callable[[str, Callable[[], np.ndarray]], None]
+def is_word_vectors(path: Path) -> bool:
+    """Whether a file's name is one of word vectors: `.bin`, `.vec`, or `glove...txt`."""
+    return path.suffix in (".bin", ".vec") or path.name.lower().startswith("glove")
 
 
-def _read_binary(file: BinaryIO, path: str, keep: _Keep) -> None:
+def _read_binary(
+    file: BinaryIO, path: str, words: Container[str] | None
+) -> Iterator[tuple[str, np.ndarray]]:
     header = file.readline(100).split()
     if len(header) != 2 or not all(part.isdigit() for part in header) or not int(header[1]):
         raise ValueError(
@@ -69,10 +70,13 @@ def _read_binary(file: BinaryIO, path: str, keep: _Keep) -> None:
             raise ValueError(f"{count} words must follow. Received: {i} whole ones in {path}")
         # Some writers end a word's numbers with a line feed.
         word = bytes(letters).lstrip(b"\n").decode("utf-8", "replace")
-        keep(word, lambda numbers=numbers: np.frombuffer(numbers, "<f4").copy())
+        if words is None or word in words:
+            yield word, np.frombuffer(numbers, "<f4")
 
 
-def _read_text(file: BinaryIO, path: str, keep: _Keep) -> None:
+def _read_text(
+    file: BinaryIO, path: str, words: Container[str] | None
+) -> Iterator[tuple[str, np.ndarray]]:
     size = None
     for number, line in enumerate(file, 1):
         parts = line.rstrip(b" \r\n").split(b" ")
@@ -81,12 +85,13 @@ def _read_text(file: BinaryIO, path: str, keep: _Keep) -> None:
         if size is None:
             size = len(parts) - 1
         # GloVe's 840B holds words with spaces in them.
-        word = b" ".join(parts[:-size] if size else parts)
+        letters = b" ".join(parts[:-size] if size else [])
         try:
-            if not word or size < 1:
+            if not letters:
                 raise ValueError
-            text = word.decode("utf-8")
-            keep(text, lambda parts=parts[-size:]: np.array(parts, "float32"))
+            word = letters.decode("utf-8")
+            if words is None or word in words:
+                yield word, np.array(parts[-size:], "float32")
         except ValueError:
             start = line[:60]
             raise ValueError(

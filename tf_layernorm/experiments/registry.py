@@ -8,6 +8,7 @@ EXPERIMENTS = (
     "mnist",
     "draw",
     "handwriting",
+    "skipthoughts",
 )
 
 
