@@ -257,14 +257,13 @@ class Triples:
         return self._dataset(batches)
 
     def held_out(self, part: str, limit: int) -> tf.data.Dataset:
-        """The first `limit` triples of a held-out part, in their order, `length` steps wide."""
+        """At most `limit` triples of a held-out part, as many of each block, unshuffled."""
+        blocks = self.corpus.parts[part]
 
         def batches() -> Iterator[Batch]:
-            left = limit
-            for block in self.corpus.parts[part]:
+            for block in blocks:
                 sentences = self.sentences(block)
-                centres = sentences.centres[:left]
-                left -= len(centres)
+                centres = sentences.centres[: limit // len(blocks)]
                 for first in range(0, len(centres), self.batch_size):
                     yield self._batch(sentences, centres[first : first + self.batch_size], False)
 

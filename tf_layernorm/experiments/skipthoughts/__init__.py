@@ -56,23 +56,23 @@ class Config:
 
 
 SMALL = Config(
-    vocabulary=3000,
-    size=128,
-    units=256,
-    length=24,
+    vocabulary=2000,
+    size=64,
+    units=128,
+    length=20,
     longer="cut",
     equal_lengths=False,
     tokenizer="plain",
     batch_size=32,
     updates=100,
-    epochs=6,
+    epochs=5,
     learning_rate=1e-3,
     corrected_adam=True,
     held_out=0.1,
-    cases=2000,
-    folds=5,
-    inner_folds=3,
-    costs=(1, 16, 256),
+    cases=1200,
+    folds=3,
+    inner_folds=2,
+    costs=(16, 256),
     tasks="end",
 )
 PRESETS = {
@@ -120,7 +120,7 @@ FIGURES = (
     Figure("nats", "training", digits=3),
     Figure("test_adjacent", "adjacent?, %", 100, 1, higher=True, of="pairs"),
     Figure("test_adjacent_words", "by mean of words", 100, 1, higher=True),
-    Figure("test_file", "which novel?, %", 100, 1, higher=True, of="sentences", optional=True),
+    Figure("test_file", "which file?, %", 100, 1, higher=True, of="sentences", optional=True),
     Figure("test_file_words", "by its mean of words", 100, 1, higher=True, optional=True),
     *TASK_FIGURES,
 )

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import keras
@@ -21,6 +22,7 @@ from tf_layernorm.experiments.skipthoughts.encoder import SentenceEncoder
 from tf_layernorm.experiments.skipthoughts.model import SkipThoughts
 
 Task = Classification | Relatedness
+FEWEST = 20  # pairs and sentences by which vectors are judged
 LOOK = Protocol(folds=2, inner_folds=2, costs=(256,))  # for a point of a curve
 
 
@@ -34,27 +36,32 @@ class OwnText:
     Args:
         corpus: The text.
         part: `"validation"` or `"test"`.
-        limit: The most pairs, and the most sentences, taken from the part's beginning.
+        limit: The most pairs, and the most sentences, as many from each of the part's blocks.
         seed: Seed of the pairs that aren't adjacent.
     """
 
     def __init__(self, corpus: Corpus, part: str, limit: int = 4000, seed: int = 0) -> None:
         self.sentences: list[str] = []
         files, runs = [], []
-        for run, block in enumerate(corpus.parts[part]):
-            for words in lines(block):
-                if len(self.sentences) == limit:
-                    break
+        blocks = corpus.parts[part]
+        for run, block in enumerate(blocks):
+            for words in islice(lines(block), limit // len(blocks)):
                 if words:
                     self.sentences.append(" ".join(words))
                     files.append(corpus.files.index(block.path))
                     runs.append(run)
                 else:
-                    run += len(corpus.parts[part])  # a number that no other run has
+                    run += len(blocks)  # a number that no other run has
         self.files, same = np.array(files), np.array(runs)
         rng = np.random.default_rng(seed)
         first = rng.permutation(np.flatnonzero(same[:-1] == same[1:]))[: limit // 2]
         chosen = [rng.choice(np.flatnonzero(self.files == self.files[i])) for i in first]
+        if len(first) < FEWEST:
+            raise ValueError(
+                f"The {part} part must hold {FEWEST} sentences with a next one, of "
+                f"limit={limit}: a longer text, or a larger share held out. Received: "
+                f"{len(first)} in {corpus.source}"
+            )
         self.pairs = np.stack([np.tile(first, 2), np.concatenate([first + 1, chosen])])
         self.adjacent = np.repeat([1, 0], len(first))
 
