@@ -5,15 +5,17 @@ file, parts sentences that aren't neighbours.
 """
 
 import re
+import shutil
 import tarfile
 import tempfile
+import weakref
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from importlib import resources
 from itertools import count, islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -78,7 +80,6 @@ class Corpus:
     files: tuple[Path, ...]
     held_out: float
     source: str
-    _folder: Any = field(default=None, repr=False, compare=False)  # goes when the corpus does
 
     @cached_property
     def parts(self) -> dict[str, list[Block]]:
@@ -100,12 +101,14 @@ class Corpus:
 
 def novels(held_out: float = 0.1) -> Corpus:
     """Six novels of Jane Austen, 31 thousand sentences in lower case: what the package ships."""
-    folder = tempfile.TemporaryDirectory(prefix="novels-")
+    folder = tempfile.mkdtemp(prefix="novels-")
     with resources.files("tf_layernorm.data").joinpath("novels.tar.xz").open("rb") as packed:
         with tarfile.open(fileobj=packed) as archive:
-            archive.extractall(folder.name, filter="data")
-    files = tuple(sorted(Path(folder.name).glob("*.txt")))
-    return Corpus(files, held_out, "six novels of Jane Austen, shipped with the package", folder)
+            archive.extractall(folder, filter="data")
+    files = tuple(sorted(Path(folder).glob("*.txt")))
+    corpus = Corpus(files, held_out, "six novels of Jane Austen, shipped with the package")
+    weakref.finalize(corpus, shutil.rmtree, folder, ignore_errors=True)
+    return corpus
 
 
 def read_corpus(data_dir: str | Path, held_out: float = 0.1) -> Corpus:
@@ -122,7 +125,8 @@ def read_corpus(data_dir: str | Path, held_out: float = 0.1) -> Corpus:
             f"Received: data_dir={str(data_dir)!r}"
         )
     for path in files:
-        next(lines(Block(path, 0, BLOCK)), None)
+        for _ in lines(Block(path, 0, 4096)):
+            pass
     names = ", ".join(path.name for path in files[:5]) + ", ..." * (len(files) > 5)
     return Corpus(tuple(files), held_out, f"{len(files)} text files of the user's: {names}")
 
