@@ -149,6 +149,7 @@ class SkipThoughts(ArgumentsMixin, keras.Model):
         return -tf.math.log(tf.exp(-nats) + 1e-8)
 
     def train_step(self, data: Any) -> dict[str, Tensor]:
+        data, _, _ = keras.utils.unpack_x_y_sample_weight(data)
         with tf.GradientTape() as tape:
             nats = self(data, training=True)
             loss = self.optimizer.scale_loss(tf.reduce_sum(nats))
@@ -157,5 +158,6 @@ class SkipThoughts(ArgumentsMixin, keras.Model):
         return {"nats": self._nats.result()}
 
     def test_step(self, data: Any) -> dict[str, Tensor]:
+        data, _, _ = keras.utils.unpack_x_y_sample_weight(data)
         self._nats.update_state(self(data))
         return {"nats": self._nats.result()}
