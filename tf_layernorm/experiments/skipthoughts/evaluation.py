@@ -82,12 +82,13 @@ def mean_of_words(model: SkipThoughts) -> Encoder:
 
 
 def task_figures(
-    encoder: SentenceEncoder, tasks: Sequence[Task], protocol: Protocol, **options: Any
+    encoder: Encoder, tasks: Sequence[Task], protocol: Protocol, **options: Any
 ) -> dict[str, float]:
-    """What `sentence_eval.evaluate` finds of each task; `<eos>` is read for SICK only."""
+    """What `sentence_eval.evaluate` finds of each task; a network reads `<eos>` for SICK only."""
     found: dict[str, float] = {}
     for task in tasks:
-        encode = partial(encoder, end=task.name == "SICK")
+        with_end = task.name == "SICK" and isinstance(encoder, SentenceEncoder)
+        encode = partial(encoder, end=True) if with_end else encoder
         found |= evaluate(encode, task, protocol, **options)
     return found
 

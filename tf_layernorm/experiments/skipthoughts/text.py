@@ -121,6 +121,7 @@ def build_model(config: Config, norm: str, words: Sequence[str]) -> SkipThoughts
     optimizer = adam(rate, config.adam_epsilon, global_clipnorm=config.clip_norm)
     # The GRUs are XLA programs of their own; the number of words to predict is no constant.
     model.compile(optimizer, jit_compile=False)
+    optimizer.build(model.trainable_variables)  # so that it can be saved as it starts
     return model
 
 
