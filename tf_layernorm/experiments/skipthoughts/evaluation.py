@@ -87,8 +87,9 @@ def task_figures(
     """What `sentence_eval.evaluate` finds of each task; a network reads `<eos>` for SICK only."""
     found: dict[str, float] = {}
     for task in tasks:
-        with_end = task.name == "SICK" and isinstance(encoder, SentenceEncoder)
-        encode = partial(encoder, end=True) if with_end else encoder
+        encode = encoder
+        if task.name == "SICK" and isinstance(encoder, SentenceEncoder):
+            encode = partial(encoder, end=True)
         found |= evaluate(encode, task, protocol, **options)
     return found
 
