@@ -10,13 +10,12 @@ this machine, are counted beside.
 
 import argparse
 import json
-import os
-import platform
 import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from environment import environment
 from speed import SHAPES, best_times, timed
 
 TERMS = {
@@ -80,8 +79,7 @@ def main() -> None:
             print("  in the loops' bodies", row["loops"], flush=True)
     if arguments.out:
         arguments.out.mkdir(parents=True, exist_ok=True)
-        machine = f"{platform.machine()}, {os.cpu_count()} cores"
-        result = {"machine": machine, "rows": rows}
+        result = {**environment(), "rows": rows}
         (arguments.out / "breakdown.json").write_text(json.dumps(result, indent=1) + "\n")
 
 

@@ -18,6 +18,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+from environment import environment
 from speed import SHAPES
 
 GROUPS = {  # by the first name that a kernel's own contains
@@ -107,7 +108,7 @@ def main() -> None:
                 print(f"  {place:9}", {k: round(100 * v / total, 1) for k, v in times.items()})
     if arguments.out:
         arguments.out.mkdir(parents=True, exist_ok=True)
-        result = {"machine": f"{platform.machine()}, 1 core", "rows": rows}
+        result = {**environment(), "machine": f"{platform.machine()}, 1 core", "rows": rows}
         (arguments.out / "kernels.json").write_text(json.dumps(result, indent=1) + "\n")
 
 

@@ -10,8 +10,6 @@ XLA. Candidates are interleaved and each counts with its fastest repeat, on one 
 
 import argparse
 import json
-import os
-import platform
 import tempfile
 import time
 from collections.abc import Callable
@@ -19,6 +17,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+from environment import environment
 from speed import best_times
 
 SHAPES = ((1, 100, 64, 128), (8, 100, 64, 128))  # B, T, D, H
@@ -113,8 +112,7 @@ def main() -> None:
     rows = measure(arguments.cells.split(","), list(SHAPES), arguments.repeats)
     if arguments.out:
         arguments.out.mkdir(parents=True, exist_ok=True)
-        machine = f"{platform.machine()}, {os.cpu_count()} cores"
-        result = {"machine": machine, "rows": rows}
+        result = {**environment(), "rows": rows}
         (arguments.out / "litert.json").write_text(json.dumps(result, indent=1) + "\n")
 
 

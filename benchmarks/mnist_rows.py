@@ -8,10 +8,10 @@ order of the digits; nothing is chosen by the test digits. A blank row is consta
 
 import argparse
 import json
-import os
-import platform
 from pathlib import Path
 from typing import Any
+
+from environment import environment
 
 UNITS, BATCH = 128, 128
 
@@ -56,8 +56,7 @@ def main() -> None:
             print(rows[-1], flush=True)
     if arguments.out:
         arguments.out.mkdir(parents=True, exist_ok=True)
-        machine = f"{platform.machine()}, {os.cpu_count()} cores"
-        result = {"machine": machine, "units": UNITS, "batch": BATCH, "rows": rows}
+        result = {**environment(), "units": UNITS, "batch": BATCH, "rows": rows}
         (arguments.out / "mnist_rows.json").write_text(json.dumps(result, indent=1) + "\n")
 
 

@@ -11,13 +11,12 @@ are interleaved and each counts with its fastest repeat. Only ratios mean anythi
 import argparse
 import json
 import math
-import os
-import platform
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from environment import environment
 from speed import SHAPES, best_times
 
 
@@ -93,8 +92,7 @@ def main() -> None:
         print(name, {k: round(v, 2) for k, v in ratios.items()})
     if arguments.out:
         arguments.out.mkdir(parents=True, exist_ok=True)
-        machine = f"{platform.machine()}, {os.cpu_count()} cores"
-        result = {"machine": machine, "rows": rows, "times_portable": means}
+        result = {**environment(), "rows": rows, "times_portable": means}
         (arguments.out / "portable.json").write_text(json.dumps(result, indent=1) + "\n")
 
 

@@ -10,14 +10,14 @@ the fastest time, the median of the rest, and all peaks.
 
 import argparse
 import json
-import os
-import platform
 import statistics
 import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
+
+from environment import environment
 
 BASE = {"B": 32, "T": 200, "H": 256}
 SWEEPS = {
@@ -145,8 +145,7 @@ def main() -> None:
                     print(rows[-1], flush=True)
     if arguments.out:
         arguments.out.mkdir(parents=True, exist_ok=True)
-        machine = f"{platform.machine()}, {os.cpu_count()} cores"
-        result = {"machine": machine, "cell": arguments.cell, "features": FEATURES, "rows": rows}
+        result = {**environment(), "cell": arguments.cell, "features": FEATURES, "rows": rows}
         (arguments.out / "scaling.json").write_text(json.dumps(result, indent=1) + "\n")
         draw(rows, arguments.out / "scaling.png")
 

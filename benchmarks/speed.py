@@ -11,14 +11,13 @@ import argparse
 import importlib.util
 import json
 import math
-import os
-import platform
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from environment import environment
 from peers import CELLS, MODULES, Run, timed
 
 LABELS = {
@@ -212,8 +211,7 @@ def main() -> None:
         print(name, {k: round(v, 2) for k, v in ratios.items()})
     if arguments.out:
         arguments.out.mkdir(parents=True, exist_ok=True)
-        machine = f"{platform.machine()}, {os.cpu_count()} cores"
-        result = {"machine": machine, "rows": rows, "times_fused": means}
+        result = {**environment(), "rows": rows, "times_fused": means}
         (arguments.out / "speed.json").write_text(json.dumps(result, indent=1) + "\n")
         draw(means, arguments.out / "speed.png")
 

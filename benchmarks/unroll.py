@@ -9,12 +9,11 @@ included, is stopped, and longer sequences of its kind are not tried.
 
 import argparse
 import json
-import os
-import platform
 import subprocess
 from pathlib import Path
 from typing import Any
 
+from environment import environment
 from scaling import BASE, in_a_process
 
 LENGTHS = (28, 200, 784)
@@ -46,8 +45,7 @@ def main() -> None:
                     break
     if arguments.out:
         arguments.out.mkdir(parents=True, exist_ok=True)
-        machine = f"{platform.machine()}, {os.cpu_count()} cores"
-        text = json.dumps({"machine": machine, "rows": rows}, indent=1) + "\n"
+        text = json.dumps({**environment(), "rows": rows}, indent=1) + "\n"
         (arguments.out / "unroll.json").write_text(text)
 
 

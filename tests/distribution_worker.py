@@ -19,11 +19,12 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import keras
 import numpy as np
 import tensorflow as tf
-from tf_layernorm.experiments.draw_model import DRAW
 
 from tf_layernorm import LNGRU, LNLSTM, LNSimpleRNN, cli
 from tf_layernorm.data.mnist import Digits
 from tf_layernorm.experiments import mnist
+from tf_layernorm.experiments.draw.network import DRAW
+from tf_layernorm.experiments.experiment import Preset
 from tf_layernorm.experiments.strategies import make_strategy
 
 LAYERS = (LNSimpleRNN, LNLSTM, LNGRU)
@@ -33,7 +34,7 @@ Y = RNG.normal(size=(16, 1)).astype("float32")
 SHARES = (slice(0, 8), slice(8, 16))
 IMAGES, LABELS = RNG.integers(0, 256, (80, 784)).astype("uint8"), np.arange(80, dtype="int32") % 10
 HELD_OUT = (IMAGES[64:], LABELS[64:])
-CONFIG = dataclasses.replace(mnist.PRESETS["smoke"], hidden=(8,), batch_sizes=(16,))
+CONFIG = dataclasses.replace(mnist.PRESETS["smoke"].config, hidden=(8,), batch_size=16)
 DIGITS = Digits((IMAGES[:64], LABELS[:64]), HELD_OUT, HELD_OUT, "noise")
 
 
@@ -78,12 +79,12 @@ def mirrored(folder):
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
     fit_dropping(folder, "one", (False, False), run_eagerly=True)
     fit_drawing(folder, "drawn_by_one")
-    with make_strategy("mirrored", CONFIG).scope():
+    with make_strategy("mirrored", [CONFIG.batch_size]).scope():
         fit_dropping(folder, "two", (False, True))
         fit_drawing(folder, "drawn_by_two")
 
-    mnist.load = lambda *_: DIGITS
-    mnist.PRESETS["smoke"] = CONFIG
+    mnist.PRESETS["smoke"] = Preset(CONFIG, seeds=1)
+    mnist.EXPERIMENT = dataclasses.replace(mnist.EXPERIMENT, load=lambda *_: DIGITS)
     for name, *options in (
         ["one", "--norm", "layer"],
         ["two", "--norm", "layer", "--strategy", "mirrored", "--epochs", "1"],

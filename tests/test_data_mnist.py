@@ -1,6 +1,7 @@
-"""The digits: parts, sources, and the order in which training sees them."""
+"""The digits: parts and sources."""
 
 import os
+import re
 import socket
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tf_layernorm.data.mnist import FILES, batches, load_mnist, load_packaged
+from tf_layernorm.data.mnist import FILES, load_mnist, load_packaged
 
 
 @pytest.fixture
@@ -56,6 +57,32 @@ def test_mnist_from_the_original_files(tmp_path, no_network):
     np.testing.assert_array_equal(prepared.validation[0], digits.validation[0])
 
 
+class Numbered:
+    """A builder of 60,000 and 10,000 images of one pixel, each labelled by its place."""
+
+    def is_prepared(self):
+        return True
+
+    def as_dataset(self, split, batch_size, shuffle_files):
+        assert batch_size == -1 and shuffle_files is False
+        name, begin, end = re.fullmatch(r"(\w+)(?:\[(\d*):(\d*)\])?", split).groups()
+        places = np.arange({"train": 60_000, "test": 10_000}[name])
+        places = places[slice(int(begin or 0), int(end or len(places)))]
+        images = (places % 251).astype("uint8").reshape(-1, 1, 1, 1)
+        return {"image": tf.constant(images), "label": tf.constant(places)}
+
+
+def test_mnist_is_split_behind_the_first_5000(monkeypatch):
+    monkeypatch.setattr("tensorflow_datasets.builder", lambda *_, **__: Numbered())
+    digits = load_mnist()
+    for part, begin, end in (("train", 5000, 60_000), ("validation", 0, 5000), ("test", 0, 10_000)):
+        images, labels = getattr(digits, part)
+        np.testing.assert_array_equal(labels, np.arange(begin, end))
+        np.testing.assert_array_equal(images[:, 0], labels % 251)
+        assert images.dtype == np.uint8 and labels.dtype == np.int32
+    assert digits.cases == {"train": 55_000, "validation": 5000, "test": 10_000}
+
+
 def test_mnist_unprepared_is_refused_without_a_network(tmp_path, no_network):
     with pytest.raises(ValueError, match="Received: data_dir=None"):
         load_mnist(prepared_dir=tmp_path)
@@ -66,45 +93,3 @@ def test_mnist_refuses_a_folder_that_lacks_a_file(tmp_path, no_network):
         (tmp_path / name).touch()
     with pytest.raises(ValueError, match=f"{FILES[3]}.*Received: data_dir="):
         load_mnist(tmp_path, prepared_dir=tmp_path / "prepared")
-
-
-def numbered(count):
-    """Digits whose label is their place."""
-    return np.repeat(np.arange(count, dtype=np.uint8)[:, None], 784, 1), np.arange(count)
-
-
-def epochs_of(dataset, steps, count):
-    """The labels of each of the first `count` epochs, in the order of training."""
-    rows = [labels.numpy().ravel() for _, labels in dataset.take(steps * count)]
-    return np.concatenate(rows).reshape(count, -1).tolist()
-
-
-def test_batches_show_each_digit_once_an_epoch_in_another_order():
-    first, second = epochs_of(batches(numbered(12), 4, seed=1), 3, 2)
-    assert sorted(first) == sorted(second) == list(range(12))
-    assert first != second
-
-
-def test_batches_order_depends_on_seed_and_epoch_alone():
-    whole = epochs_of(batches(numbered(12), 4, seed=1), 3, 3)
-    assert epochs_of(batches(numbered(12), 4, seed=1, first_epoch=2), 3, 1) == whole[2:]
-    assert epochs_of(batches(numbered(12), 4, seed=2), 3, 1) != whole[:1]
-
-
-def test_batches_in_chunks_hold_the_same_digits():
-    plain = epochs_of(batches(numbered(24), 4, seed=1), 6, 2)
-    assert epochs_of(batches(numbered(24), 4, seed=1, chunk=3), 2, 2) == plain
-    images, labels = next(iter(batches(numbered(24), 4, seed=1, chunk=3)))
-    assert images.shape == (3, 4, 784) and images.dtype == tf.uint8 and labels.shape == (3, 4)
-    np.testing.assert_array_equal(images[..., 0], labels)
-
-
-def test_batches_without_a_seed_pass_once_in_order():
-    labels = [labels.numpy().tolist() for _, labels in batches(numbered(5), 2)]
-    assert labels == [[0, 1], [2, 3], [4]]
-
-
-@pytest.mark.parametrize("options", [{"chunk": 2}, {"batch_size": 13}], ids=str)
-def test_batches_refuse_what_does_not_fit(options):
-    with pytest.raises(ValueError, match="Received: batch_size="):
-        batches(numbered(12), **{"batch_size": 4, "seed": 1, **options})

@@ -15,9 +15,11 @@ import pytest
 import tensorflow as tf
 
 from tf_layernorm.experiments import mnist
+from tf_layernorm.experiments.results import read_metrics
 from tf_layernorm.experiments.runner import run
+from tf_layernorm.experiments.settings import settle
 from tf_layernorm.experiments.strategies import make_strategy
-from tf_layernorm.experiments.training import MODEL, read_metrics
+from tf_layernorm.experiments.training import MODEL
 
 WORKER = Path(distribution_worker.__file__)
 
@@ -113,9 +115,8 @@ def test_two_processes_descend_as_one(tmp_path):
 
 
 def test_strategy_is_checked_before_anything_is_written(tmp_path, monkeypatch):
-    config = mnist.PRESETS["smoke"]
     with pytest.raises(ValueError, match="mirrored, tpu.*Received: strategy='horovod'$"):
-        make_strategy("horovod", config)
+        make_strategy("horovod", [128])
     monkeypatch.setattr(tf.distribute.MirroredStrategy, "num_replicas_in_sync", 3)
     with pytest.raises(ValueError, match="over the 3 devices.*batch sizes 128, 32$"):
         run("mnist", "smoke", strategy="mirrored", out=tmp_path / "out")
@@ -123,8 +124,8 @@ def test_strategy_is_checked_before_anything_is_written(tmp_path, monkeypatch):
 
 
 def test_folder_of_another_strategy_is_refused(tmp_path):
-    config = json.loads(json.dumps(mnist.PRESETS["smoke"].__dict__))
-    facts = {"experiment": "mnist", "config": config, "strategy": "mirrored, 2 replicas"}
+    facts = {"experiment": "mnist", "strategy": "mirrored, 2 replicas"}
+    facts |= settle(mnist.EXPERIMENT, "smoke", {}).as_json()
     (tmp_path / "summary.json").write_text(json.dumps(facts))
     with pytest.raises(
         ValueError, match="strategy='mirrored, 2 replicas'.*Received: strategy=None"

@@ -1,9 +1,12 @@
 """The command `tf-layernorm`. It imports TensorFlow only once it knows that it needs it."""
 
 import argparse
+import contextlib
 import importlib.metadata
 import logging
 import os
+import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -125,8 +128,12 @@ def main(
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     # A new model a curve is traced anew, which TensorFlow takes for a mistake.
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
-    before()
     try:
+        with _quiet():
+            before()
+            import tensorflow as tf
+
+            tf.config.list_physical_devices()  # looks for GPUs, and says in five lines if none is
         _execute(command, options)
     except ModuleNotFoundError as error:
         if not error.name or error.name.startswith("tf_layernorm"):
@@ -144,6 +151,29 @@ def main(
     except KeyboardInterrupt:
         parser.exit(130, "\nInterrupted. The same command goes on from the last whole epoch.\n")
     return 0
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keeps what TensorFlow says while it starts off the terminal, unless it fails.
+
+    That comes from C++, before `TF_CPP_MIN_LOG_LEVEL` is looked at.
+    """
+    if "tensorflow" in sys.modules:
+        yield
+        return
+    terminal = os.dup(2)
+    with tempfile.TemporaryFile() as log:
+        os.dup2(log.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            log.seek(0)
+            os.write(terminal, log.read())
+            raise
+        finally:
+            os.dup2(terminal, 2)
+            os.close(terminal)
 
 
 def _execute(command: str, options: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from tf_layernorm.data import mnist
+from tf_layernorm.data.prepared import prepare_from
 
 FILES = tuple(f"binarized_mnist_{part}.amat" for part in ("train", "valid", "test"))
 NOT_COMPARABLE = "another draw than the paper's, so its nats are not comparable with the paper's"
@@ -97,8 +98,7 @@ def load_binarized_mnist(
 
     builder = tfds.builder("binarized_mnist", data_dir=prepared_dir)
     if data_dir is not None:
-        config = tfds.download.DownloadConfig(manual_dir=data_dir, try_download_gcs=False)
-        builder.download_and_prepare(download_config=config)
+        prepare_from(builder, data_dir)
     elif download:
         builder.download_and_prepare()
     elif not builder.is_prepared():

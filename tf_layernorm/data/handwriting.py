@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from tf_layernorm.data.buckets import bucket_by_length
+from tf_layernorm.data.order import shuffled_epochs, without_autotuner
 from tf_layernorm.data.pen import ALPHABET, Line, cut, encode, split_by_writer, standardise
 
 OUTLIER = 20.0  # standard deviations
@@ -209,21 +210,14 @@ def batches(
             indices.map(example), lengths, batch_size, drop_remainder=drop_remainder
         ).map(split)
 
-    def shuffled(number: tf.Tensor) -> tf.data.Dataset:
-        order = tf.random.experimental.stateless_shuffle(
-            tf.range(len(lines)), seed=tf.stack([tf.constant(seed, tf.int64), number])
-        )
+    def shuffled(order: tf.Tensor) -> tf.data.Dataset:
         return epoch(tf.data.Dataset.from_tensor_slices(order), True)
 
     if seed is None:
         dataset = epoch(tf.data.Dataset.range(len(lines)), False)
     else:
-        epochs = tf.data.Dataset.range(first_epoch, np.iinfo(np.int64).max)
-        dataset = epochs.flat_map(shuffled)
-    # With the autotuner on, the end of an iterator waits for its sleep, which doubles each time.
-    options = tf.data.Options()
-    options.autotune.enabled = False
-    return dataset.prefetch(2).with_options(options)
+        dataset = shuffled_epochs(len(lines), seed, first_epoch, shuffled)
+    return without_autotuner(dataset.prefetch(2))
 
 
 def _ragged(rows: list[np.ndarray]) -> tf.RaggedTensor:

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from tf_layernorm.data.prepared import prepare_from
+
 FILES = (
     "train-images-idx3-ubyte.gz",
     "train-labels-idx1-ubyte.gz",
@@ -92,8 +94,7 @@ def load_mnist(
                 f"Received: data_dir={str(data_dir)!r}"
             )
         source += " from the original files"
-        config = tfds.download.DownloadConfig(manual_dir=data_dir, try_download_gcs=False)
-        builder.download_and_prepare(download_config=config)
+        prepare_from(builder, data_dir)
     elif download:
         builder.download_and_prepare()
     elif not builder.is_prepared():

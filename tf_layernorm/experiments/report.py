@@ -45,6 +45,11 @@ def text(experiment: Experiment, summary: Mapping[str, Any], width: int | None =
     return "\n".join([*lines, "", *_verdicts(experiment, summary), *_race(experiment, summary)])
 
 
+def table(experiment: Experiment, summary: Mapping[str, Any]) -> str:
+    """The whole table, as Markdown."""
+    return "\n".join(_markdown(_columns(experiment, summary["results"])))
+
+
 def _number(figure: Figure, value: float) -> str:
     return f"{value * figure.scale:.{figure.digits}f}"
 

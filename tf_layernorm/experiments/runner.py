@@ -87,7 +87,7 @@ def run(
         print(f"{name}, preset {preset}, into {out}\nData: {data.source}", flush=True)
         if strategy:
             print(f"Strategy: {facts['strategy']}; batch norm sees its replica's share of a batch")
-        here.summarise()
+    summary = here.summarise()
     verbose = (1 if sys.stdout.isatty() else 2) if verbose is None else verbose
     begun = time.perf_counter()
     if left:
@@ -105,11 +105,10 @@ def run(
                 untrained=experiment.untrained,
                 verbose=verbose,
             )
-        here.summarise()
+        summary = here.summarise()
         togo = (time.perf_counter() - begun) / (i + 1) * (len(left) - i - 1)
         if togo:
             print(f"About {_duration(togo / 60)} to go for {len(left) - i - 1} more", flush=True)
-    summary = here.summarise()
     print("\n" + report.text(experiment, summary))
     print(f"\nIn {out}: {SUMMARY}, {TABLE}, {PICTURE}, {CURVES}/; tensorboard --logdir {out}")
     return summary

@@ -6,6 +6,7 @@ twice as fast and gives the bound after 200 epochs; Figure 4 shows the first 100
 """
 
 import argparse
+import os
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -99,7 +100,8 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 def _draw(**options: Any) -> str:
     from tf_layernorm.experiments.draw.pictures import draw
 
-    return "\n".join(map(str, draw(**options)))
+    replaced = " (replaced)" * os.path.exists(options["out"])
+    return "\n".join(f"{path}{replaced}" for path in draw(**options))
 
 
 EXPERIMENT = Experiment(

@@ -29,12 +29,18 @@ def load(folder: str | Path) -> DRAW:
             + (f", such as {nearby[0]}" if nearby else "")
             + f". Received: model={str(folder)!r}"
         )
-    model = keras.models.load_model(path)
+    try:
+        model = keras.models.load_model(path)
+    except (TypeError, ValueError) as error:  # of a layer that isn't known here
+        found = str(error).splitlines()[0]
+        raise _another(folder, found) from error
     if not isinstance(model, DRAW):
-        raise ValueError(
-            f"`model` must hold a DRAW model. Received: {type(model).__name__} in {str(folder)!r}"
-        )
+        raise _another(folder, type(model).__name__)
     return model
+
+
+def _another(folder: str | Path, found: str) -> ValueError:
+    return ValueError(f"`model` must hold a DRAW model. Received: model={str(folder)!r}, {found}")
 
 
 def draw(model: str | Path, out: str | Path, *, count: int = 64, seed: int = 1) -> list[Path]:

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from tf_layernorm.attention import window_weights
 from tf_layernorm.data.pen import UNKNOWN, Line, encode, standardise
+from tf_layernorm.experiments.files import write_whole
 from tf_layernorm.experiments.handwriting import STATISTICS
 from tf_layernorm.experiments.training import MODEL
 from tf_layernorm.export import StepModel, step_model
@@ -185,7 +186,7 @@ def draw_page(lines: Sequence[np.ndarray], heading: str, path: str | Path) -> No
     for ax, points in zip(figure.subplots(len(lines), 1, squeeze=False)[:, 0], lines):
         draw_ink(ax, points)
     figure.suptitle(heading, fontsize="small", parse_math=False)
-    figure.savefig(path, dpi=120)
+    write_whole(Path(path), lambda unfinished: figure.savefig(unfinished, dpi=120))
 
 
 def write_page(
@@ -218,10 +219,10 @@ def write_page(
     line = None if prime is None else load_prime(prime)
     check_request(text, count, bias, line)
     writer = Writer(model)
-    seen = writer.seen(text)
+    seen, replaced = writer.seen(text), out.exists()
     lines = writer.write(text, count=count, bias=bias, seed=seed, prime=line)
     draw_page([line.points for line in lines], f"{seen}   (bias {bias:g})", out)
-    said = [f"{out}: {count} of {text!r}, bias {bias:g}, seed {seed}"]
+    said = []
     unknown = sorted({a for a, b in zip(text, seen) if a != b})
     if unknown:
         said.append(
@@ -231,4 +232,5 @@ def write_page(
     endless = sum(not line.ended for line in lines)
     if endless:
         said.append(f"{endless} of {count} did not come to the text's end and were stopped.")
-    return "\n".join(said)
+    page = f"{out}{' (replaced)' * replaced}: {count} of {text!r}, bias {bias:g}, seed {seed}"
+    return "\n".join([*said, page])

@@ -9,13 +9,16 @@ import pytest
 import reference
 import tensorflow as tf
 from PIL import Image
-from tf_layernorm.experiments.draw_attention import filter_bank, read, window, write
-from tf_layernorm.experiments.draw_model import DRAW
 
 from tf_layernorm.cli import main
 from tf_layernorm.data.binarized_mnist import BinaryDigits
-from tf_layernorm.experiments import draw, draw_pictures, report, runner
-from tf_layernorm.experiments.training import MODEL
+from tf_layernorm.experiments import draw
+from tf_layernorm.experiments.draw import pictures
+from tf_layernorm.experiments.draw.attention import filter_bank, read, window, write
+from tf_layernorm.experiments.draw.model import build_model
+from tf_layernorm.experiments.draw.network import DRAW
+from tf_layernorm.experiments.settings import plan, settle
+from tf_layernorm.experiments.training import MODEL, train
 
 TINY = {"glimpses": 3, "units": 5, "latent": 2, "read_size": 2, "write_size": 3, "pixels": 4}
 
@@ -69,7 +72,7 @@ def named(model):
     return {**weights, "first": [value.numpy() for value in model.first]}
 
 
-@pytest.mark.parametrize("norm", draw.NORMS)
+@pytest.mark.parametrize("norm", draw.NORMALIZE)
 def test_bound_and_gradients_are_those_of_the_equations(norm):
     model = DRAW(**TINY, normalize=draw.NORMALIZE[norm], dtype="float64")
     model.build((None, 16))
@@ -153,18 +156,18 @@ def test_model_refuses_images_of_another_size():
 
 
 def test_model_is_the_papers():
-    config = draw.PRESETS["paper"]
-    plain = draw.build_model(config, "none")
+    config = draw.PRESETS["paper"].config
+    plain = build_model(config, "none")
     # Two LSTMs (264 and 100 inputs), three heads, the first canvas and states.
     lstms = 4 * 256 * (264 + 256 + 1) + 4 * 256 * (100 + 256 + 1)
     sizes = [int(np.prod(v.shape)) for v in plain.trainable_weights]
     assert sum(sizes) == lstms + 257 * (200 + 5 + 30) + 784 + 4 * 256
-    assert draw.build_model(config, "layer").count_params() == plain.count_params() + 4 * 256
+    assert build_model(config, "layer").count_params() == plain.count_params() + 4 * 256
     optimizer = plain.optimizer
     assert (optimizer.epsilon, optimizer.beta_1, optimizer.beta_2) == (1e-8, 0.9, 0.999)
     assert plain.jit_compile is True
     with pytest.raises(ValueError, match="Received: norm='batch'"):
-        draw.build_model(config, "batch")
+        build_model(config, "batch")
 
 
 def test_compiled_gradient_is_the_eager_one():
@@ -181,7 +184,7 @@ def test_compiled_gradient_is_the_eager_one():
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
-CONFIG = draw.Config(glimpses=2, units=6, latent=3, batch_size=20, epochs=2, seeds=1)
+CONFIG = draw.Config(glimpses=2, units=6, latent=3, batch_size=20, epochs=2)
 RNG = np.random.default_rng(0)
 
 
@@ -197,9 +200,8 @@ DIGITS = BinaryDigits(strokes(60), strokes(20), strokes(20), "made up")
 
 
 def run_curve(folder, epochs):
-    return draw.run_curve(
-        CONFIG, DIGITS, folder, norm="layer", seed=1, variant=2, epochs=epochs, verbose=0
-    )
+    training = draw.curve(CONFIG, DIGITS, "layer", 1)
+    return train(folder, training, seed=1, epochs=epochs, verbose=0)
 
 
 @pytest.fixture(scope="module")
@@ -253,7 +255,7 @@ def test_draw_shows_digits_and_their_making(trained, tmp_path, capsys):
     assert digits.shape == (3 * 57 - 1, 4 * 57 - 1, 3)
     assert steps.shape == (8 * 57 - 1, 2 * 57 - 1, 3)
     assert frames == CONFIG.glimpses + 1
-    red = (steps == draw_pictures.RED).all(-1)
+    red = (steps == pictures.RED).all(-1)
     assert red[:56, :56].any() and red[-56:, -56:].any()
     first = out.read_bytes()
     main(["draw", "--model", str(folder), "--out", str(out), "--count", "10", "--seed", "2"])
@@ -262,9 +264,9 @@ def test_draw_shows_digits_and_their_making(trained, tmp_path, capsys):
 
 def test_box_spans_the_outermost_filters():
     # A grid over the whole image: from the middle of its first pixel to that of its last.
-    corners = draw_pictures.box(np.array([13.5, 13.5]), 27 / 4, 5, 28)
+    corners = pictures.box(np.array([13.5, 13.5]), 27 / 4, 5, 28)
     assert corners == pytest.approx((1, 1, 55, 55))
-    assert draw_pictures.box(np.array([99.0, -99.0]), 1.0, 5, 28) == (55, 0, 55, 0)
+    assert pictures.box(np.array([99.0, -99.0]), 1.0, 5, 28) == (55, 0, 55, 0)
 
 
 @pytest.mark.parametrize(
@@ -283,30 +285,14 @@ def test_draw_refuses_before_it_writes(options, trained, tmp_path, capsys, monke
 
 def test_draw_refuses_another_model_and_names_the_folder_of_one(trained, tmp_path):
     with pytest.raises(ValueError, match=f"such as .*{trained[0].name}.*Received: model="):
-        draw_pictures.load(trained[0].parent)
+        pictures.load(trained[0].parent)
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
     model.save(tmp_path / MODEL)
     with pytest.raises(ValueError, match="Received: Sequential"):
-        draw_pictures.load(tmp_path)
+        pictures.load(tmp_path)
 
 
 def test_plan_leaves_the_ablation_to_those_who_ask():
-    assert [curve.norm for curve in runner.plan(draw, CONFIG)] == ["layer", "none"]
-    assert [curve.norm for curve in runner.plan(draw, CONFIG, ["all"])] == ["all"]
-
-
-def curve(*bounds):
-    return [{"validation_bound": bound, "seconds": 60.0} for bound in bounds]
-
-
-def test_race_tells_how_soon_the_baselines_best_is_reached():
-    curves = {
-        ("g", "layer"): {1: curve(5, 3, 2, 1), 2: curve(9, 9), 3: curve(1)},
-        ("g", "none"): {1: curve(6, 4, 4, 2.5), 2: curve(5, *[6] * 11), 4: curve(1)},
-    }
-    first, second = report.race("validation_bound", curves)
-    assert (first["seed"], first["best"], first["epoch"], first["minutes"]) == (1, 2.5, 4, 4.0)
-    assert (first["reached"], first["share"], first["time_share"]) == (3, 0.75, 0.75)
-    assert first["budget_limited"] and first["then"] == 1
-    assert (second["seed"], second["best"], second["epoch"]) == (2, 5, 1)
-    assert second["reached"] is None and not second["budget_limited"] and second["then"] == 9
+    settings = settle(draw.EXPERIMENT, "smoke", {})
+    assert [curve.norm for curve in plan(draw.EXPERIMENT, settings)] == ["layer", "none"]
+    assert [curve.norm for curve in plan(draw.EXPERIMENT, settings, ["all"])] == ["all"]

@@ -12,10 +12,12 @@ import numpy as np
 
 from tf_layernorm.data.mnist import Digits
 from tf_layernorm.experiments import mnist
-from tf_layernorm.experiments.training import MODEL, ChunkedModel, read_metrics
+from tf_layernorm.experiments.mnist import model as network
+from tf_layernorm.experiments.results import read_metrics
+from tf_layernorm.experiments.training import MODEL, train
 
-CONFIG = dataclasses.replace(mnist.PRESETS["smoke"], hidden=(8,))
 STEPS, BATCH = 10, 8
+CONFIG = dataclasses.replace(mnist.PRESETS["smoke"].config, hidden=(8,), batch_size=BATCH)
 
 
 class Die(keras.callbacks.Callback):
@@ -33,17 +35,17 @@ def run(folder, epochs=2):
     ends = ((0, STEPS * BATCH), (80, 100), (100, 120))
     digits = Digits(*[(images[a:b], labels[a:b]) for a, b in ends], "noise")
     # Batch norm has the most to keep: weights, optimizer and moving averages.
-    options = dict(norm="batch", seed=1, variant=BATCH, epochs=epochs, verbose=0)
-    return mnist.run_curve(CONFIG, digits, Path(folder), **options)
+    training = mnist.curve(CONFIG, digits, "batch", 1)
+    return train(Path(folder), training, seed=1, epochs=epochs, verbose=0)
 
 
 def run_and_die(folder):
-    fit, mnist.chunk_size = ChunkedModel.fit, lambda steps: 2
+    fit, network.chunk_size = network.ChunkedModel.fit, lambda steps: 2
 
     def fit_and_die(model, *arguments, callbacks, **options):
         return fit(model, *arguments, callbacks=[*callbacks, Die()], **options)
 
-    ChunkedModel.fit = fit_and_die
+    network.ChunkedModel.fit = fit_and_die
     run(folder)
 
 
@@ -60,7 +62,7 @@ def test_run_killed_in_the_middle_of_an_epoch_ends_where_the_undisturbed_ends(
     assert process.returncode == -signal.SIGKILL, process.stderr[-3000:]
     assert [row["epoch"] for row in read_metrics(tmp_path / "killed")] == [1]
 
-    monkeypatch.setattr(mnist, "chunk_size", lambda steps: 2)
+    monkeypatch.setattr(network, "chunk_size", lambda steps: 2)
     rows, weights = zip(
         *[
             (

@@ -11,11 +11,14 @@ import tensorflow as tf
 from tf_layernorm.attention import window_weights
 from tf_layernorm.cli import main
 from tf_layernorm.data.pen import UNKNOWN, encode, standardise
-from tf_layernorm.experiments import handwriting, runner, writing
-from tf_layernorm.experiments.training import MODEL, read_metrics
-from tf_layernorm.mixture import mixture_nll
+from tf_layernorm.experiments import handwriting, runner
+from tf_layernorm.experiments.handwriting import batches, writing
+from tf_layernorm.experiments.handwriting.model import build_model
+from tf_layernorm.experiments.results import read_metrics
+from tf_layernorm.experiments.training import MODEL
+from tf_layernorm.mixture import mixture_nll, sample_points
 
-SMOKE = handwriting.PRESETS["smoke"]
+SMOKE = handwriting.PRESETS["smoke"].config
 
 
 @pytest.fixture(scope="module")
@@ -43,17 +46,17 @@ def writer(run):
 
 @pytest.mark.parametrize("norm,count", [("none", 3_650_151), ("layer", 3_650_151 + 12_000)])
 def test_model_is_graves(norm, count):
-    model = handwriting.build_model(handwriting.PRESETS["paper"], norm)
+    model = build_model(handwriting.PRESETS["paper"].config, norm)
     assert model.count_params() == count
     optimizer = model.optimizer
     assert (optimizer.epsilon, optimizer.beta_1, optimizer.beta_2) == (1e-8, 0.9, 0.999)
     assert optimizer.global_clipnorm == 10.0 and model.jit_compile
     with pytest.raises(ValueError, match="Received: norm='batch'"):
-        handwriting.build_model(SMOKE, "batch")
+        build_model(SMOKE, "batch")
 
 
 def test_norms_differ_in_gammas_and_betas_alone():
-    layer, none = (handwriting.build_model(SMOKE, norm) for norm in ("layer", "none"))
+    layer, none = (build_model(SMOKE, norm) for norm in ("layer", "none"))
     shapes = [{w.path: tuple(w.shape) for w in model.weights} for model in (layer, none)]
     more = {path.split("/")[-1] for path in shapes[0].keys() - shapes[1].keys()}
     assert more == {"kernel_gamma", "recurrent_gamma", "state_gamma", "state_beta"}
@@ -65,7 +68,7 @@ def test_first_gradients_are_tame():
 
     def gradient(spread):
         keras.utils.set_random_seed(1)
-        model = handwriting.build_model(replace(SMOKE, bias_spread=spread), "layer")
+        model = build_model(replace(SMOKE, bias_spread=spread), "layer")
         first = model.get_layer("first")
         states = first.cell.initial_state(tf.one_hot([[1, 2]], 57))
         with tf.GradientTape() as tape:
@@ -81,7 +84,7 @@ def test_run_reports_the_kept_model(run, data, network):
     (row,) = read_metrics(folder)
     assert row["updates"] == SMOKE.updates
     points, nats, lines = 0.0, 0.0, len(data.validation)
-    for inputs, targets, weights in handwriting.validation_batches(SMOKE, data):
+    for inputs, targets, weights in batches.validation_batches(SMOKE, data):
         nats += float(tf.reduce_sum(mixture_nll(targets, network(inputs)) * weights))
         points += float(tf.reduce_sum(weights))
     assert row["validation_nll"] == pytest.approx(nats / points, rel=1e-4)
@@ -95,7 +98,7 @@ def test_run_reports_the_kept_model(run, data, network):
 
 def test_batches_resume_in_the_midst_of_a_pass(data):
     def texts(update, count):
-        dataset = handwriting.training_batches(SMOKE, data, 1, update)
+        dataset = batches.training_batches(SMOKE, data, 1, update)
         return [np.array(inputs["characters"]) for inputs, _, _ in dataset.take(count)]
 
     whole = texts(0, 7)
@@ -104,7 +107,7 @@ def test_batches_resume_in_the_midst_of_a_pass(data):
 
 
 def test_step_by_step_is_the_network_on_whole_lines(network, writer, data):
-    inputs, _, _ = next(iter(handwriting.validation_batches(SMOKE, data)))
+    inputs, _, _ = next(iter(batches.validation_batches(SMOKE, data)))
     expected = np.array(network(inputs))
     states, step = writer.step.initial_states(inputs["characters"]), tf.function(writer.step)
     for t in range(expected.shape[1]):
@@ -114,7 +117,7 @@ def test_step_by_step_is_the_network_on_whole_lines(network, writer, data):
 
 
 def test_padding_after_a_line_is_not_seen(network, data):
-    inputs, _, _ = next(iter(handwriting.validation_batches(SMOKE, data)))
+    inputs, _, _ = next(iter(batches.validation_batches(SMOKE, data)))
     points = np.array(inputs["points"])
     points[:, 20:] = 7.0
     changed = network({**inputs, "points": tf.constant(points)})
@@ -152,6 +155,46 @@ def test_writing_goes_on_from_a_line(writer, data):
     (plain,), (primed,) = (writer.write("ab", prime=prime) for prime in (None, data.validation[0]))
     assert primed.window.shape[1:] == plain.window.shape[1:] == (3,)
     assert primed.points.shape != plain.points.shape or (primed.points != plain.points).any()
+
+
+def test_a_line_to_go_on_from_is_read_point_by_point_once(writer, data, monkeypatch):
+    read, biases, step = [], [], writer._step
+
+    def recorded(inputs):
+        read.append(np.array(inputs[0]))
+        return step(inputs)
+
+    def sampled(outputs, rng, bias):
+        biases.append(bias)
+        return sample_points(outputs, rng, bias)
+
+    monkeypatch.setattr(writer, "_step", recorded)
+    monkeypatch.setattr(writing, "sample_points", sampled)
+    monkeypatch.setattr(writing, "STEPS_A_CHARACTER", 3)
+    prime = data.validation[0]
+    (line,) = writer.write("ab", prime=prime, bias=1.25)
+    expected = standardise(prime, data.mean, data.std)
+    np.testing.assert_allclose(np.concatenate(read[: len(expected)]), expected, atol=1e-6)
+    # Then its own writing, a point later.
+    own = (line.points - [*data.mean, 0]) / [*data.std, 1]
+    written = np.concatenate(read[len(expected) :])
+    count = min(len(own), len(written))
+    np.testing.assert_allclose(written[:count], own[:count], atol=1e-4)
+    assert count and set(biases) == {1.25}
+
+
+def test_write_gives_the_writer_every_option(run, tmp_path, monkeypatch):
+    given = []
+
+    def write(self, text, **options):
+        given.append((text, options))
+        return [writing.Written(np.ones((2, 3), "float32"), np.ones((2, 2)), True)]
+
+    monkeypatch.setattr(writing.Writer, "write", write)
+    command = ["write", "abc", "--model", str(run[1]), "--out", str(tmp_path / "new" / "page.png")]
+    main([*command, "--bias", "1.5", "--seed", "7", "--count", "2"])
+    assert given == [("abc", {"count": 2, "bias": 1.5, "seed": 7, "prime": None})]
+    assert (tmp_path / "new" / "page.png").exists()
 
 
 def test_strokes_end_where_the_pen_lifts():
