@@ -4,7 +4,15 @@ import importlib
 
 from tf_layernorm.experiments.experiment import Experiment
 
-EXPERIMENTS = ("mnist", "draw", "handwriting", "order", "convnet", "seqmnist")
+EXPERIMENTS = (
+    "mnist",
+    "draw",
+    "handwriting",
+    "order",
+    "skipthoughts",
+    "convnet",
+    "seqmnist",
+)
 
 
 def find(name: str) -> Experiment:
