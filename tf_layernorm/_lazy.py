@@ -11,12 +11,24 @@ from tf_layernorm._arguments import serializable
 # Where what is registered with Keras stands, beside the layers that are imported at once.
 CLASSES = {
     "BatchNorm": "baselines.batch_norm",
-    "ChunkedModel": "experiments.training",
-    "DRAW": "experiments.draw_model",
-    "LineNLL": "experiments.handwriting",
+    "ChannelAffine": "experiments.convnet.model",
+    "ChunkedModel": "experiments.mnist.model",
+    "ConstantThenLinear": "experiments.convnet.model",
+    "DRAW": "experiments.draw.network",
+    "IdentityCandidate": "experiments.seqmnist.model",
+    "LineNLL": "experiments.handwriting.model",
     "MixtureHead": "mixture",
     "MixtureNLL": "mixture",
+    "PerGate": "experiments.initial",
+    "RMSNorm": "baselines.rms_norm",
+    "RankingLoss": "experiments.order.loss",
+    "Reading": "experiments.seqmnist.model",
+    "SkipThoughts": "experiments.skipthoughts.model",
+    "UncorrectedAdam": "experiments.initial",
+    "WeightNorm": "baselines.weight_norm",
+    "Whitening": "experiments.convnet.whitening",
     "WindowCell": "attention",
+    "WordEmbedding": "experiments.words",
 }
 FUNCTIONS = {"mixture_nll": "mixture"}
 
