@@ -3,8 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
+import tensorflow as tf
 
 from tf_layernorm.data.sentence_tasks import load_tasks
 from tf_layernorm.data.sentences import TOKENIZERS, Triples, novels, read_corpus
@@ -26,20 +28,29 @@ from tf_layernorm.experiments.skipthoughts.evaluation import (
 from tf_layernorm.experiments.skipthoughts.model import SkipThoughts
 
 
+class HeldOut(NamedTuple):
+    """A held-out part of the text: its triples in batches, and the tasks it makes itself."""
+
+    triples: tf.data.Dataset
+    own: OwnText
+
+
 @dataclass(frozen=True)
 class Text:
     """What a run is trained on and judged by.
 
     Attributes:
         triples: The text in batches.
-        own: The tasks of its own `"validation"` and `"test"` part.
+        validation: What is measured after each epoch.
+        test: What is measured at the end.
         tasks: Those of SICK, MR, CR, SUBJ and MPQA that are there.
         vectors: Pretrained vectors of the tasks' words, or `None`.
         source: What all that is, for people.
     """
 
     triples: Triples
-    own: Mapping[str, OwnText]
+    validation: HeldOut
+    test: HeldOut
     tasks: Sequence[Task]
     vectors: Mapping[str, np.ndarray] | None
     source: str
@@ -48,8 +59,8 @@ class Text:
     def cases(self) -> dict[str, int]:
         """The numbers of test pairs and sentences, and of each classification task's sentences."""
         sizes = {task.name: len(task_sentences(task)) for task in self.tasks}
-        test = self.own["test"]
-        return {"pairs": len(test.adjacent), "sentences": len(test.sentences), **sizes}
+        own = self.test.own
+        return {"pairs": len(own.adjacent), "sentences": len(own.sentences), **sizes}
 
 
 def load_text(config: Config, data_dir: str | None) -> Text:
@@ -95,8 +106,11 @@ def load_text(config: Config, data_dir: str | None) -> Text:
         longer=config.longer,
         equal_lengths=config.equal_lengths,
     )
-    own = {part: OwnText(corpus, part, config.cases) for part in ("validation", "test")}
-    return Text(triples, own, tasks, vectors, "; ".join([corpus.source, *told]))
+    validation, test = (
+        HeldOut(triples.held_out(part, config.cases), OwnText(corpus, part, config.cases))
+        for part in ("validation", "test")
+    )
+    return Text(triples, validation, test, tasks, vectors, "; ".join([corpus.source, *told]))
 
 
 def build_model(config: Config, norm: str, words: Sequence[str]) -> SkipThoughts:
@@ -128,9 +142,9 @@ def build_model(config: Config, norm: str, words: Sequence[str]) -> SkipThoughts
 def evaluate(config: Config, data: Text, model: SkipThoughts) -> dict[str, float]:
     """What is logged after each epoch."""
     encoder = SentenceEncoder(model, data.vectors)
-    own = data.own["validation"].figures(encoder, LOOK, processes=1)
+    own = data.validation.own.figures(encoder, LOOK, processes=1)
     figures = {
-        "validation_nats": nats(model, data.triples.held_out("validation", config.cases)),
+        "validation_nats": nats(model, data.validation.triples),
         "validation_adjacent": own["adjacent"],
         "updates": int(model.optimizer.iterations.numpy()),
     }
@@ -142,9 +156,9 @@ def evaluate(config: Config, data: Text, model: SkipThoughts) -> dict[str, float
 def test(config: Config, data: Text, model: SkipThoughts) -> dict[str, float]:
     """What is measured once, at the end."""
     encoder, words = SentenceEncoder(model, data.vectors), mean_of_words(model)
-    figures = {"test_nats": nats(model, data.triples.held_out("test", config.cases))}
+    figures = {"test_nats": nats(model, data.test.triples)}
     for suffix, encode in (("", encoder), ("_words", words)):
-        own = data.own["test"].figures(encode, protocol(config))
+        own = data.test.own.figures(encode, protocol(config))
         figures |= {f"test_{name}{suffix}": value for name, value in own.items()}
     for task in data.tasks:
         unknown = encoder.unknown(task_sentences(task))
