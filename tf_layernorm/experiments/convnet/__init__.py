@@ -145,8 +145,8 @@ EXPERIMENT = Experiment(
         "conv_pool-none": {"test_error": 8.96},
     },
     paper_note=(
-        "Section 6.7 has no numbers: layer norm trains faster than none, and batch norm is better "
-        "than both. Those beside ConvPool-CNN-C are of Zhang & Sennrich (2019)"
+        "section 6.7 has no numbers, only that layer norm trains faster than none and that batch "
+        "norm is better than both; those beside ConvPool-CNN-C are of Zhang & Sennrich (2019)"
     ),
     commands=(
         Command(

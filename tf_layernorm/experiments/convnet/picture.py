@@ -31,6 +31,7 @@ def draw_border(run: str | Path, out: str | Path | None = None, *, layers: int =
     """
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
+    from PIL import Image
 
     summary = read_json(Path(run) / SUMMARY) or {}
     folders = sorted((Path(run) / CURVES).glob("*"))
@@ -73,7 +74,12 @@ def draw_border(run: str | Path, out: str | Path | None = None, *, layers: int =
         wrap=True,
     )
     path = Path(run) / "border.png" if out is None else Path(out)
-    write_whole(path, lambda unfinished: canvas.savefig(unfinished, dpi=120, format="png"))
+
+    def save(unfinished: Path) -> None:
+        canvas.savefig(unfinished, dpi=100, format="png")
+        Image.open(unfinished).quantize(64).save(unfinished, format="png", optimize=True)
+
+    write_whole(path, save)
     return path
 
 

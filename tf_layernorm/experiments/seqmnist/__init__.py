@@ -117,8 +117,7 @@ EXPERIMENT = Experiment(
         "permuted-lstm-none": {"test_error": 9.8},
     },
     paper_note=(
-        "The paper has no such experiment. Beside ours are the errors of Cooijmans et al. (2016); "
-        "their published code draws the pixels of `permuted` with replacement, which loses 37 % "
-        "of them"
+        "no such experiment; beside ours are the errors of Cooijmans et al. (2016), whose "
+        "published code draws the pixels of `permuted` with replacement, which loses 37 % of them"
     ),
 )
