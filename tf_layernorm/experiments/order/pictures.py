@@ -1,5 +1,6 @@
 """What finds what in a space of `tf-layernorm run order`, and which caption is above which."""
 
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -126,7 +127,7 @@ def _draw_retrieval(
             words.text(
                 0,
                 height,
-                f"{place:>3}  {text[:56]}",
+                f"{place:>3}  {_short(text)}",
                 color=OWN if own else "black",
                 weight="bold" if own else "normal",
                 fontsize="small",
@@ -169,9 +170,11 @@ def _show(ax: Any, pixels: np.ndarray, own: bool = False) -> None:
         spine.set(visible=own, color=OWN, linewidth=3)
 
 
-def _broken(text: str, width: int = 24) -> str:
-    import textwrap
+def _short(text: str, length: int = 56) -> str:
+    return text if len(text) <= length else text[: length - 2] + " …"
 
+
+def _broken(text: str, width: int = 24) -> str:
     return "\n".join(textwrap.wrap(text, width))
 
 
