@@ -1,6 +1,8 @@
 """A run of order embeddings, what its spaces tell, and features of images."""
 
 import doctest
+import subprocess
+import sys
 from pathlib import Path
 
 import keras
@@ -87,6 +89,12 @@ def test_space_refuses(trained, tmp_path):
         trained.encode_images(np.zeros((1, 48, 48, 3), np.uint8))
     with pytest.raises(ValueError, match="no best.keras and no space.json. Received: model="):
         Space.load(tmp_path)
+
+
+def test_space_loads_in_a_process_of_its_own(run):
+    """Where nothing has made such a network before, so that Keras might not know its layers."""
+    program = f"from tf_layernorm.experiments.order.space import Space; Space.load({str(run[1])!r})"
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_vocabulary_is_kept_beside_the_network(run, emoji):

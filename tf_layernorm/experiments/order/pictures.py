@@ -1,5 +1,6 @@
 """What finds what in a space of `tf-layernorm run order`, and which caption is above which."""
 
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from tf_layernorm.data.captions import Captioned, Pairs, load_emoji
 from tf_layernorm.experiments.order.space import Space, entailments, order_share, rank
 
 NEAREST = 5  # shown of each
+MOST = 3000  # captions compared with each other, in the order of the alphabet
 OWN = "#008300"  # colour of what belongs to the query
 CHAINS = (
     *("person", "woman", "woman astronaut", "man", "man astronaut"),
@@ -88,62 +90,77 @@ def _data_and_pictures(
 
 
 def _told(space: Space, data: Captioned) -> str:
-    """The share of the right order among the first captions of the test images."""
-    names = sorted({captions[0] for captions in data.test.captions})
+    """The share of the right order among the first captions of all images."""
+    parts = (data.train, data.validation, data.test)
+    names = sorted({captions[0] for part in parts for captions in part.captions})[:MOST]
     pairs = entailments(names)
     if not pairs:
-        return "No caption to test on has all the words of another."
+        return "No first caption of an image has all the words of another."
     encoded = space.encode_captions(names)
     share = order_share(space.distances(encoded, encoded), pairs)
     return (
-        f"Of {len(pairs):,} pairs of test captions of which one has all words of the other and "
+        f"Of {len(pairs):,} pairs of first captions of which one has all words of the other and "
         f"more, {100 * share:.1f} % are in the right order (chance: 50 %)."
     )
 
 
 def _draw_retrieval(
-    space: Space,
-    test: Pairs,
-    shown: Any,
-    images: np.ndarray,
-    captions: np.ndarray,
-    path: Path,
+    space: Space, test: Pairs, shown: Any, images: np.ndarray, captions: np.ndarray, path: Path
 ) -> None:
     from matplotlib.figure import Figure
 
     texts = [caption for own in test.captions for caption in own]
     distances = space.distances(space.encode_captions(texts), space.encode_images(test.images))
-    per_image = test.captions_per_image
     rows = len(images)
-    canvas = Figure(figsize=(12, 0.45 + 1.15 * rows), layout="constrained")
-    left, right = canvas.subfigures(1, 2, width_ratios=(1, 1.25), squeeze=False)[0]
+    canvas = Figure(figsize=(13, 0.6 + 1.2 * rows), layout="constrained")
+    left, right = canvas.subfigures(1, 2, width_ratios=(1, 1.3), squeeze=False)[0]
     left.suptitle("Test images and the captions nearest to each", fontsize="large")
-    right.suptitle("Test captions and the images nearest to each", fontsize="large")
+    right.suptitle("Test captions and the images nearest to each; its own", fontsize="large")
 
-    axes = left.subplots(rows, 2, width_ratios=(1, 4), squeeze=False)
+    axes = left.subplots(rows, 2, width_ratios=(1, 4.5), squeeze=False)
     for (picture, words), image in zip(axes, images):
         _show(picture, shown(image))
         words.axis("off")
-        for line, caption in enumerate(rank(distances.T[[image]])[0, :NEAREST]):
-            own = caption // per_image == image
+        lines = _nearest_texts([texts[i] for i in rank(distances.T[[image]])[0]], test, image)
+        for line, (place, text, own) in enumerate(lines):
+            height = 1 - (line + 0.5) / len(lines)
             words.text(
                 0,
-                1 - (line + 0.5) / NEAREST,
-                texts[caption],
+                height,
+                f"{place:>3}  {_short(text)}",
                 color=OWN if own else "black",
                 weight="bold" if own else "normal",
+                fontsize="small",
                 va="center",
             )
 
-    axes = right.subplots(rows, 1 + NEAREST, width_ratios=(2.2, *[1] * NEAREST), squeeze=False)
-    for (words, *pictures), image in zip(axes, captions):
-        caption = image * per_image
+    axes = right.subplots(rows, 2 + NEAREST, width_ratios=(2, *[1] * (1 + NEAREST)), squeeze=False)
+    for (words, *pictures, last), image in zip(axes, captions):
+        caption = image * test.captions_per_image
+        ranked = rank(distances[[caption]])[0]
         words.axis("off")
-        words.text(0, 0.5, _broken(texts[caption]), va="center")
-        for picture, found in zip(pictures, rank(distances[[caption]])[0]):
+        words.text(0.95, 0.5, _broken(texts[caption]), ha="right", va="center")
+        for picture, found in zip(pictures, ranked):
             _show(picture, shown(found), own=found == image)
-    canvas.supxlabel(f"bold, green or framed: what belongs to it; of {len(test):,} test images")
+        _show(last, shown(image), own=True)
+        last.set_title(f"rank {ranked.tolist().index(image) + 1}", color=OWN, fontsize="small")
+    canvas.supxlabel(
+        f"green: the query's own. Ranks among all of {len(test):,} test images, or all captions of "
+        "them; equal captions are shown once.",
+        fontsize="medium",
+    )
     canvas.savefig(path, dpi=110)
+
+
+def _nearest_texts(ranked: Sequence[str], test: Pairs, image: int) -> list[tuple[int, str, bool]]:
+    """Rank, text and whether it is the image's own: the nearest, and the first of its own."""
+    own = set(test.captions[image])
+    places: dict[str, int] = {}
+    for place, text in enumerate(ranked, start=1):
+        places.setdefault(text, place)
+    lines = [(place, text, text in own) for text, place in places.items()]
+    first = next(line for line in lines if line[2])
+    return lines[:NEAREST] if first in lines[:NEAREST] else [*lines[:NEAREST], first]
 
 
 def _show(ax: Any, pixels: np.ndarray, own: bool = False) -> None:
@@ -153,9 +170,11 @@ def _show(ax: Any, pixels: np.ndarray, own: bool = False) -> None:
         spine.set(visible=own, color=OWN, linewidth=3)
 
 
-def _broken(text: str, width: int = 24) -> str:
-    import textwrap
+def _short(text: str, length: int = 56) -> str:
+    return text if len(text) <= length else text[: length - 2] + " …"
 
+
+def _broken(text: str, width: int = 24) -> str:
     return "\n".join(textwrap.wrap(text, width))
 
 

@@ -8,6 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+import tf_layernorm.experiments.order.model  # noqa: F401  so that Keras can load its layers
 from tf_layernorm.data.captions import Pairs
 from tf_layernorm.data.words import Vocabulary, pad
 from tf_layernorm.experiments import retrieval
