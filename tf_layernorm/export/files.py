@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from tf_layernorm._arguments import Tensor
 from tf_layernorm.export.step import StepModel, step_model
-from tf_layernorm.recurrent.xla.loop import scatter_buffers
+from tf_layernorm.recurrent.arrays import scatter_arrays
 
 _FORMATS = ("tf_saved_model", "litert")
 
@@ -95,7 +95,7 @@ def export_litert(model: keras.Model, path: str | os.PathLike[str]) -> None:
     """
     if not os.fspath(path).endswith(".tflite"):
         raise ValueError(f"`path` must end in '.tflite'. Received: path={path!r}")
-    with scatter_buffers(), _explained(model):
+    with scatter_arrays(), _explained(model):
         model.export(
             path,
             format="litert",
@@ -118,7 +118,7 @@ def export_onnx(model: keras.Model, path: str | os.PathLike[str]) -> None:
     # Keras asks for a model that was called, unless it is given the signature.
     graph = keras.Model(list(model.inputs), list(model.outputs))
     signature = [[tf.TensorSpec(t.shape, t.dtype, t.name) for t in graph.inputs]]
-    with scatter_buffers():
+    with scatter_arrays():
         graph.export(os.fspath(path), format="onnx", verbose=False, input_signature=signature)
 
 
