@@ -80,9 +80,6 @@ def test_plain_dense_is_that_of_keras():
     np.testing.assert_allclose(ours(x), plain(x), rtol=0, atol=1e-6)
 
 
-OPEN = [tf.TensorSpec(None, "float32"), tf.TensorSpec(None, "bool")]
-
-
 @pytest.mark.parametrize("shape", [(3, 1), (1, 5)], ids=["a mask of 1 step", "of 1 row"])
 def test_masks_of_another_size_are_refused_at_run_time(kind, use_fused, shape):
     layer = kind.layer(UNITS, use_fused=use_fused)
@@ -120,3 +117,17 @@ def test_a_stateful_layer_refuses_another_batch_before_it_stores_a_state(kind, u
     model = keras.Sequential([keras.Input((3, INPUTS), batch_size=2), layer])
     with pytest.raises((ValueError, tf.errors.InvalidArgumentError)):
         model.predict(np.ones((5, 3, INPUTS), "float32"), batch_size=2, verbose=0)
+
+
+def test_exports_refuse_masks_of_another_size_too(tmp_path):
+    layer = LSTM.layer(UNITS)
+    layer.build((None, None, INPUTS))
+    signature = [tf.TensorSpec((None, None, INPUTS)), tf.TensorSpec((None, None), "bool")]
+    module = tf.Module()
+    module.layer = layer
+    module.call = tf.function(lambda x, mask: layer(x, mask=mask), input_signature=signature)
+    tf.saved_model.save(module, str(tmp_path))
+    loaded, x = tf.saved_model.load(str(tmp_path)), tf.ones((3, 5, INPUTS))
+    np.testing.assert_allclose(loaded.call(x, tf.ones((3, 5), bool)), layer(x), rtol=0, atol=1e-6)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="`mask`"):
+        loaded.call(x, tf.ones((3, 1), bool))

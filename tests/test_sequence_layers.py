@@ -205,13 +205,16 @@ def test_layer_without_variance_has_finite_gradients(kind, options, use_fused):
     assert max(np.abs(gradient).max() for gradient in gradients) < 100  # 1 / sqrt(epsilon) is 1e6
 
 
-def test_layer_takes_any_batch_and_length(kind, use_fused):
-    layer = make(kind, use_fused, return_sequences=True)
+@pytest.mark.parametrize("go_backwards", [False, True])
+def test_layer_takes_any_batch_and_length(kind, use_fused, go_backwards):
+    layer = make(kind, use_fused, return_sequences=True, go_backwards=go_backwards)
     specification = tf.TensorSpec((None, None, INPUTS), "float64")
     call = tf.function(layer, input_signature=[specification])
     for batch, time in ((1, 1), (5, 9)):
         x = normal(batch, time, INPUTS)
-        expected = reference.sequence(kind.reference(), x, layer.get_weights())
+        expected = reference.sequence(
+            kind.reference(), x, layer.get_weights(), go_backwards=go_backwards
+        )
         np.testing.assert_allclose(call(x), expected.outputs, rtol=0, atol=1e-9)
 
 

@@ -62,6 +62,9 @@ class LNDense(ArgumentsMixin, keras.layers.Layer):
     Masking:
         Passed on unchanged.
 
+    Where W x is constant over the units, as for blank inputs, it has no direction: the output is
+    f(b), and no gradient passes.
+
     Raises:
         ValueError: If an argument is out of its range or the input has fewer than 2 axes.
 

@@ -213,3 +213,8 @@ def test_a_corpus_of_nothing_held_out_has_all(tmp_path):
     path = write(tmp_path / "a.txt", "a\nb\n")
     parts = Corpus((path,), 0.0, "").parts
     assert parts["train"] == [whole(path)] and not parts["validation"] and not parts["test"]
+
+
+def test_keras_knows_where_held_out_triples_end(corpus):
+    dataset = Triples(corpus, corpus.vocabulary(300), 6, 4).held_out("validation", 10)
+    assert int(dataset.cardinality()) == len(list(dataset)) == 3

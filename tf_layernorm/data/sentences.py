@@ -264,14 +264,19 @@ class Triples:
         """At most `limit` triples of a held-out part, as many of each block, unshuffled."""
         blocks = self.corpus.parts[part]
 
+        def chosen(block: Block) -> list[np.ndarray]:
+            centres = self.sentences(block).centres[: limit // len(blocks)]
+            firsts = range(0, len(centres), self.batch_size)
+            return [centres[first : first + self.batch_size] for first in firsts]
+
         def batches() -> Iterator[Batch]:
             for block in blocks:
-                sentences = self.sentences(block)
-                centres = sentences.centres[: limit // len(blocks)]
-                for first in range(0, len(centres), self.batch_size):
-                    yield self._batch(sentences, centres[first : first + self.batch_size], False)
+                for centres in chosen(block):
+                    yield self._batch(self.sentences(block), centres, False)
 
-        return self._dataset(batches)
+        # Keras takes the end of a dataset of unknown size for a fault.
+        size = sum(len(chosen(block)) for block in blocks)
+        return self._dataset(batches).apply(tf.data.experimental.assert_cardinality(size))
 
     def _pass(self, blocks: Sequence[Block], rng: np.random.Generator) -> Iterator[Batch]:
         order = rng.permutation(len(blocks))

@@ -76,7 +76,7 @@ def export_litert(model: keras.Model, path: str | os.PathLike[str]) -> None:
     `LNLSTM`, `LNGRU` and `LNSimpleRNN` convert with their batch size and length left open. For
     that their loop is traced in another form than in `model.export`, whose file would need
     operations that LiteRT's interpreter lacks. Keras' loop, that of `keras.layers.RNN`, `LSTM` and
-    `GRU` and of `use_fused=False`, converts with `unroll=True` and a known length.
+    `GRU`, converts with `unroll=True` and a known length.
 
     Args:
         model: A built model.
@@ -130,7 +130,7 @@ def _explained(model: keras.Model) -> Iterator[None]:
     except Exception as error:
         raise ValueError(
             "`model` must need LiteRT's built-in operations only. Keras' loop (`keras.layers.RNN`, "
-            "`LSTM`, `GRU`, `use_fused=False`) needs `unroll=True` and a known length; "
+            "`LSTM`, `GRU`) needs `unroll=True` and a known length; "
             '`use_fused=True` should be `"auto"`. Received: '
             f"model={model!r}, for which the converter says: {error}"
         ) from error

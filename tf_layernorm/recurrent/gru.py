@@ -44,9 +44,10 @@ class LNGRUCell(LNCell):
         zoneout: Rate at which units keep their previous state instead of taking the new one,
             drawn for each unit and step; at inference the two are mixed in proportion (Krueger et
             al., 2016). Defaults to `0`.
-        learn_initial_state: Whether the state to start from, zeros at first, is trained; no layer
-            with it can be stateful. From zeros its first gradients are up to
-            `1 / sqrt(epsilon)` times as large. Defaults to `False`.
+        learn_initial_state: Whether the state to start from is trained; no layer with it can be
+            stateful. Defaults to `False`.
+        initial_state_initializer: Of that state. What is constant over the units, zeros too,
+            passes no gradient through a norm. Defaults to `"random_normal"`.
         seed: Integer seed of the masks. Defaults to `None`.
         **kwargs: The `_regularizer` and `_constraint` of `kernel`, `recurrent`, `bias` and `gamma`;
             `name`, `dtype` and so on of `keras.layers.Layer`.
@@ -67,6 +68,9 @@ class LNGRUCell(LNCell):
         recurrent_bias: `(units,)`, if `use_bias`: b_r.
         kernel_gamma, recurrent_gamma: `(3 * units,)` each, if in `normalize`.
         initial_h: `(units,)`, if `learn_initial_state`.
+
+    Where a term is constant over the units, as W x is for blank inputs and W h for a zero state, it
+    has no direction: it gives 0 before the bias, and passes no gradient.
 
     Raises:
         ValueError: If an argument is out of its range.

@@ -51,9 +51,10 @@ class LNLSTMCell(LNCell):
         zoneout: Rate at which units keep their previous state instead of taking the new one,
             drawn for each unit and step; at inference the two are mixed in proportion (Krueger et
             al., 2016). A pair is for h and c. Defaults to `0`.
-        learn_initial_state: Whether the state to start from, zeros at first, is trained; no layer
-            with it can be stateful. From zeros its first gradients are up to
-            `1 / sqrt(epsilon)` times as large. Defaults to `False`.
+        learn_initial_state: Whether the state to start from is trained; no layer with it can be
+            stateful. Defaults to `False`.
+        initial_state_initializer: Of that state. What is constant over the units, zeros too,
+            passes no gradient through a norm. Defaults to `"random_normal"`.
         seed: Integer seed of the masks. Defaults to `None`.
         **kwargs: The `_regularizer` and `_constraint` of `kernel`, `recurrent`, `bias`, `gamma` and
             `beta`; `name`, `dtype` and so on of `keras.layers.Layer`.
@@ -75,6 +76,9 @@ class LNLSTMCell(LNCell):
         kernel_gamma, recurrent_gamma: `(4 * units,)` each, if in `normalize`.
         state_gamma, state_beta: `(units,)` each, if `"state"` is in `normalize`.
         initial_h, initial_c: `(units,)` each, if `learn_initial_state`.
+
+    Where a term is constant over the units, as W x is for blank inputs and W h for a zero state, it
+    has no direction: it gives 0 before the bias, and passes no gradient.
 
     Raises:
         ValueError: If an argument is out of its range.
@@ -200,8 +204,10 @@ class LNLSTM(LNRNN):
         unroll: Whether to unroll the loop; needs a known length. Defaults to `False`.
         zero_output_for_mask: Whether the output of a masked step is 0 instead of the last valid
             one. Defaults to `False`.
-        use_fused: `"auto"` takes the fused recurrence where it computes the same, `True` raises a
-            `ValueError` where it can't, `False` is Keras' loop. Defaults to `"auto"`.
+        use_fused: `"auto"` and `True` run the recurrence with a gradient of its own, of first order
+            and in reverse mode, as two XLA programs: `"auto"` when executing eagerly or training,
+            `True` always, exports included. `False` leaves the loop to TensorFlow to differentiate,
+            to any order. Defaults to `"auto"`.
         activity_regularizer: Regularizer of the output. Defaults to `None`.
         **kwargs: The arguments of `LNLSTMCell`; `name`, `dtype`, `trainable`.
 

@@ -24,6 +24,7 @@ class LNSimpleRNNCell(LNCell):
         units: Positive integer, the size of the state and of the output.
         activation: Activation `f`. Defaults to `"tanh"`.
         use_bias: Whether to add `bias`, after the normalisation. Defaults to `True`.
+        normalize: `("sum",)`, or `()` for the plain simple RNN. Defaults to the first.
         epsilon: Small positive number added to the variance. Defaults to `1e-5`.
         kernel_initializer: Defaults to `"glorot_uniform"`.
         recurrent_initializer: Defaults to `"orthogonal"`.
@@ -34,8 +35,10 @@ class LNSimpleRNNCell(LNCell):
         zoneout: Rate at which units keep their previous state instead of taking the new one,
             drawn for each unit and step; at inference the two are mixed in proportion (Krueger et
             al., 2016). Defaults to `0`.
-        learn_initial_state: Whether the state to start from, zeros at first, is trained; no layer
-            with it can be stateful. Defaults to `False`.
+        learn_initial_state: Whether the state to start from is trained; no layer with it can be
+            stateful. Defaults to `False`.
+        initial_state_initializer: Of that state. What is constant over the units, zeros too,
+            passes no gradient through a norm. Defaults to `"random_normal"`.
         seed: Integer seed of the masks. Defaults to `None`.
         **kwargs: The `_regularizer` and `_constraint` of `kernel`, `recurrent`, `bias` and `gamma`;
             `name`, `dtype` and so on of `keras.layers.Layer`.
@@ -53,8 +56,11 @@ class LNSimpleRNNCell(LNCell):
         kernel: `(features, units)`.
         recurrent_kernel: `(units, units)`.
         bias: `(units,)`, if `use_bias`.
-        gamma: `(units,)`.
+        gamma: `(units,)`, if normalised.
         initial_h: `(units,)`, if `learn_initial_state`.
+
+    Where a term is constant over the units, as W x is for blank inputs and W h for a zero state, it
+    has no direction: it gives 0 before the bias, and passes no gradient.
 
     Raises:
         ValueError: If an argument is out of its range.
