@@ -93,7 +93,7 @@ def test_learned_states_have_the_gradient_of_the_reference(kind, use_fused):
         return np.sum(result.last * scale)
 
     run = run if use_fused else tf.function(run)
-    for learned in (weights[-n:], [np.zeros(UNITS)] * n):
+    for learned in (weights[-n:], [np.linspace(-0.01, 0.02, UNITS)] * n):
         layer.set_weights([*weights[:-n], *learned])
         wanted = reference.gradients(loss, learned, step=1e-7)
         for gradient, target in zip(run(), wanted, strict=True):

@@ -8,19 +8,28 @@ import pytest
 import tensorflow as tf
 from kinds import BATCH, INPUTS, TIME, UNITS, normal
 
+from tf_layernorm.recurrent.recurrence import Constants
+
 
 def test_program_lowers_for_a_gpu_with_one_loop_a_direction(kind):
     layer = kind.layer(UNITS, return_sequences=True)
     x = tf.constant(normal(BATCH, TIME, INPUTS, dtype="float32"))
     layer.build(x.shape)
 
-    def train(x):
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            loss = tf.reduce_sum(layer(x, training=True) ** 2)
-        return tape.gradient(loss, [x, *(v.value for v in layer.trainable_variables)])
+    weights = layer.cell.step_weights()
+    states = layer.get_initial_state(BATCH)
 
-    program = tf.function(train, jit_compile=True).experimental_get_compiler_ir(x)
+    def train(x, states, weights):  # a program that is lowered for a GPU can read no variables
+        with tf.GradientTape() as tape:
+            tape.watch([x, weights])
+            outputs, _ = layer.cell.programs(
+                x, states, weights, Constants(), sequences=True, training=True, compiled=True
+            )
+            loss = tf.reduce_sum(outputs**2)
+        return tape.gradient(loss, [x, weights])
+
+    program = tf.function(train, jit_compile=True)
+    program = program.experimental_get_compiler_ir(x, states, weights)
     hlo = program(stage="hlo", platform_name="GPU")
     assert hlo.count(" while(") == 2
     # Of the loss: all others are products, since XLA's CPU backend reduces number by number.

@@ -134,8 +134,9 @@ def inverse_rms(x: Tensor, epsilon: float, axes: tuple[int, ...]) -> Tensor:
     So what has no direction passes no gradient, and needs no epsilon.
     """
     variance = mean(ops.square(x), axes)
-    infinity = ops.full_like(variance, math.inf)
-    return ops.rsqrt(ops.where(ops.equal(variance, 0), infinity, variance + epsilon))
+    constant = ops.equal(variance, 0)
+    one, zero = ops.ones_like(variance), ops.zeros_like(variance)
+    return ops.where(constant, zero, ops.rsqrt(ops.where(constant, one, variance + epsilon)))
 
 
 def at_least_float32(dtype: str) -> str:
