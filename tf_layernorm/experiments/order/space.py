@@ -19,6 +19,9 @@ from tf_layernorm.experiments.training import BEST
 SPACE = "space.json"  # beside a model: its vocabulary, the length of captions, its score
 BLOCK = 64  # captions compared with all images at once
 
+# XLA's programs make no tensor of all captions, images and coordinates.
+_DISTANCES = {score: tf.function(f, jit_compile=True) for score, f in SCORES.items()}
+
 
 class Space:
     """What a network of `tf-layernorm run order` makes of captions and images.
@@ -44,7 +47,6 @@ class Space:
         self._images = model.get_layer("image_encoder")
         for encoder in (self._captions, self._images):
             encoder.jit_compile = False  # else XLA compiles a program for the last, smaller batch
-        self._distances = tf.function(SCORES[score], reduce_retracing=True)
 
     @classmethod
     def load(cls, folder: str | Path) -> "Space":
@@ -115,7 +117,8 @@ class Space:
         each caption is from being more general than each of those.
         """
         blocks = [captions[i : i + BLOCK] for i in range(0, len(captions), BLOCK)]
-        return np.concatenate([self._distances(block, images).numpy() for block in blocks])
+        distances = _DISTANCES[self.score]
+        return np.concatenate([distances(block, images).numpy() for block in blocks])
 
     def figures(self, pairs: Pairs, fold: int) -> dict[str, float]:
         """Recalls and ranks of pairs, as `retrieval.fold_figures` gives them."""
