@@ -31,7 +31,7 @@ class Unipen(tfds.core.GeneratorBasedBuilder):
     written line. There is no split but `train`: split by writer. `info.metadata` counts the
     segments of each site and what was left out.
 
-    Example:
+    Example::
 
         import tensorflow_datasets as tfds
         import tf_layernorm.data.unipen  # makes the name known
