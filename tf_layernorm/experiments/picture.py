@@ -53,7 +53,7 @@ def draw(
     for column, (variant, label) in enumerate(labels.items()):
         count = max(len(r["seeds"]) for r in summary["results"] if r["variant"] == variant)
         seeds = "1 seed" if count == 1 else f"mean and range of {count} seeds"
-        axes[0, column].set_title(f"{label} ({seeds})" if label else seeds)
+        axes[0, column].set_title(f"{label} ({seeds})" if label else seeds, fontsize="medium")
         axes[-1, column].set_xlabel(experiment.x.label)
     axes[0, 0].legend()
     canvas.suptitle(

@@ -77,7 +77,7 @@ SMALL = Config(
 )
 PRESETS = {
     "paper": Preset(Config(data="full"), minutes=300_000),
-    "small": Preset(SMALL, minutes=1.3),
+    "small": Preset(SMALL, minutes=1.5),
     "smoke": Preset(
         Config(
             vocabulary=200,
