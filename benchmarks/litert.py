@@ -52,10 +52,10 @@ def tensorflow(model: Any, x: Any, by_scatter: bool) -> Callable[[], float]:
     """Milliseconds of the portable loop in TensorFlow without XLA, in one of its two forms."""
     import tensorflow as tf
 
-    from tf_layernorm.recurrent.xla.loop import scatter_buffers
+    from tf_layernorm.recurrent.arrays import scatter_arrays
 
     # Traced here: a Keras layer keeps nothing of the form that it was traced in.
-    with scatter_buffers() if by_scatter else nullcontext():
+    with scatter_arrays() if by_scatter else nullcontext():
         call = tf.function(lambda x: model(x, training=False)).get_concrete_function(
             tf.TensorSpec([None, None, x.shape[-1]])
         )

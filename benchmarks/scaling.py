@@ -93,10 +93,10 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
         2, len(sweeps), figsize=(3.4 * len(sweeps), 5), squeeze=False, layout="constrained"
     )
     lines = [
-        ("fused, jit=True", "tf_layernorm, under XLA", "#d1495b", "o-"),
-        ("fused, jit=False", "tf_layernorm, as two programs", "#d1495b", "o:"),
-        ("RNN(cell), jit=True", "keras RNN, our cell, under XLA", "#8d99ae", "o-"),
-        ("RNN(cell), jit=False", "keras RNN, our cell, without XLA", "#8d99ae", "o:"),
+        ("fused, jit=True", "tf_layernorm, under XLA", "C0", "o-"),
+        ("fused, jit=False", "tf_layernorm, as two programs", "C0", "o:"),
+        ("RNN(cell), jit=True", "keras RNN, our cell, under XLA", "C7", "o-"),
+        ("RNN(cell), jit=False", "keras RNN, our cell, without XLA", "C7", "o:"),
     ]
     for column, sweep in zip(axes.T, sweeps, strict=True):
         for name, label, color, style in lines:

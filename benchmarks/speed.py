@@ -168,7 +168,7 @@ def draw(means: dict[str, dict[str, float]], path: Path) -> None:
     for axis, name in zip(axes.flat, names, strict=True):
         labels = [LABELS.get(label, label) for label in means[name]][::-1]
         values = list(means[name].values())[::-1]
-        colors = ["#d1495b" if label == "tf_layernorm" else "#8d99ae" for label in labels]
+        colors = ["C0" if label == "tf_layernorm" else "C7" for label in labels]
         bars = axis.barh(labels, values, color=colors)
         axis.bar_label(bars, fmt="%.2f", padding=2, fontsize=8)
         axis.set_title(name)
@@ -176,7 +176,7 @@ def draw(means: dict[str, dict[str, float]], path: Path) -> None:
         axis.spines[["top", "right"]].set_visible(False)
         axis.tick_params(labelsize=8)
     figure.supxlabel("time / time of tf_layernorm", fontsize=10)
-    figure.savefig(path, dpi=120)
+    figure.savefig(path, dpi=150)
 
 
 def main() -> None:

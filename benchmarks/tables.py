@@ -58,6 +58,29 @@ def speed(found: Mapping[str, Any]) -> str:
     return markdown(["time over ours", *kinds], rows)
 
 
+def speed_in_short(found: Mapping[str, Any]) -> str:
+    """The rows and columns of `speed` that the README shows."""
+    times = {k: v for k, v in found["times_fused"].items() if not k.startswith("Simple")}
+    shown = ("RNN(cell)", "Keras plain", "torch", "GEMM floor")
+    chosen = {kind: {name: row[name] for name in shown} for kind, row in times.items()}
+    return speed({"times_fused": chosen})
+
+
+def addition(found: Mapping[str, Any]) -> str:
+    """Mean and standard deviation over the seeds after the last epoch, on unseen sums."""
+    import numpy as np
+
+    rows = []
+    for layer in dict.fromkeys(row["layer"] for row in found["rows"]):
+        here = [row for row in found["rows"] if row["layer"] == layer]
+        characters = [100 * row["val_accuracy"][-1] for row in here]
+        sums = [100 * row["right_sums"] for row in here]
+        cells = [f"{np.mean(v):.1f} ± {np.std(v, ddof=1):.1f}" for v in (characters, sums)]
+        seconds = np.mean([row["cpu_seconds"][-1] for row in here])
+        rows.append([f"`{layer}`", *cells, f"{seconds:.0f}"])
+    return markdown(["", "characters right, %", "sums wholly right, %", "CPU-seconds"], rows)
+
+
 def breakdown(found: Mapping[str, Any]) -> str:
     """What each norm adds, over the bare products."""
     terms = list(dict.fromkeys(term for row in found["rows"] for term in row["train"]))
@@ -111,19 +134,6 @@ def litert(found: Mapping[str, Any]) -> str:
     return markdown(head, table)
 
 
-def mnist_rows(found: Mapping[str, Any]) -> str:
-    """Mean and standard deviation over the seeds."""
-    import numpy as np
-
-    def cell(name: str, key: str, digits: int) -> str:
-        values = [row[key] for row in found["rows"] if row["name"] == name]
-        return f"{np.mean(values):.{digits}f} ± {np.std(values, ddof=1):.{digits}f}"
-
-    names = dict.fromkeys(row["name"] for row in found["rows"])
-    rows = [[f"`{name}`", cell(name, "error", 1), cell(name, "nll", 2)] for name in names]
-    return markdown(["", "test error, %", "test NLL"], rows)
-
-
 MAKERS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "speed": speed,
     "speed_one_core": speed,
@@ -131,14 +141,21 @@ MAKERS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "breakdown": breakdown,
     "kernels": kernels,
     "litert": litert,
-    "mnist_rows": mnist_rows,
+    "addition": addition,
+    "speed_in_short": speed_in_short,
 }
+# Tables made of another's file.
+FILES = {"speed_in_short": "speed"}
 
 
 def names() -> list[str]:
     """The tables there are: the runs in `results/`, and those of the benchmarks."""
     runs = sorted(path.parent.name for path in RESULTS.glob("*/summary.json"))
-    return runs + [name for name in MAKERS if (BENCHMARKS / f"{name}.json").exists()]
+    return runs + [name for name in MAKERS if _file(name).exists()]
+
+
+def _file(name: str) -> Path:
+    return BENCHMARKS / f"{FILES.get(name, name)}.json"
 
 
 def table(name: str) -> str:
@@ -150,7 +167,7 @@ def table(name: str) -> str:
     if name not in names():
         raise ValueError(f"The table must be one of {', '.join(names())}. Received: {name!r}")
     if name in MAKERS:
-        found = json.loads((BENCHMARKS / f"{name}.json").read_text())
+        found = json.loads(_file(name).read_text())
         text = MAKERS[name](found)
     else:
         from tf_layernorm.experiments import report

@@ -33,6 +33,8 @@ CELL = dict(
     recurrent_dropout=0.2,
     zoneout=0.3,
     learn_initial_state=True,
+    initial_state_initializer=keras.initializers.RandomUniform(0.1, 0.2, seed=9),
+    normalize=[],
     seed=7,
     **weight_arguments("kernel", "recurrent", "bias", "gamma"),
 )
@@ -90,6 +92,7 @@ LN_OFF = dict(
 )
 DENSE_OFF = dict(
     units=UNITS,
+    normalize=[],
     activation="relu",
     use_bias=False,
     epsilon=1e-3,

@@ -80,7 +80,10 @@ def f64(tensor) -> np.ndarray:
 def randomize(layer, seed: int = 1) -> list[np.ndarray]:
     """Gives every weight another value and returns them, float64."""
     rng = np.random.default_rng(seed)
-    layer.set_weights([rng.normal(size=w.shape) for w in layer.get_weights()])
+    values = [rng.normal(size=w.shape) for w in layer.get_weights()]
+    names = [w.name for w in layer.weights]
+    values = [abs(v) if "variance" in n else v for v, n in zip(values, names, strict=True)]
+    layer.set_weights(values)
     return [w.astype("float64") for w in layer.get_weights()]
 
 

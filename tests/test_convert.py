@@ -6,6 +6,7 @@ CUDA and Theano Python 2, so what they compute is written here in NumPy, after t
 
 import doctest
 import importlib
+import inspect
 import pathlib
 
 import keras
@@ -14,7 +15,8 @@ import pytest
 from kinds import f64, normal, randomize
 from reference import layer_norm, sigmoid
 
-from tf_layernorm import convert
+from tf_layernorm import LNGRU, LNLSTM, LNSimpleRNN, convert
+from tf_layernorm.recurrent.layer import LNRNN
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"
 B, T, D, U = 2, 6, 3, 4
@@ -157,6 +159,9 @@ def test_haste_layer_computes_the_same(framework, zoneout):
     assert_computes(layer, x, initial, *computed, atol=1e-10)
 
 
+KERAS = [keras.layers.LSTM, keras.layers.GRU, keras.layers.SimpleRNN]
+
+
 def keras_layer(kind, **options):
     flags = dict(return_sequences=True, return_state=True, dtype="float64")
     layer = kind(U, **flags, **options)
@@ -173,6 +178,8 @@ def keras_layer(kind, **options):
         (keras.layers.GRU, {}),
         (keras.layers.GRU, dict(use_bias=False, activation="relu", go_backwards=True)),
         (keras.layers.GRU, dict(recurrent_activation="hard_sigmoid", stateful=True)),
+        (keras.layers.SimpleRNN, {}),
+        (keras.layers.SimpleRNN, dict(use_bias=False, activation="relu", stateful=True)),
     ],
     ids=str,
 )
@@ -185,17 +192,110 @@ def test_keras_layer_computes_the_same(kind, options):
     assert_computes(ours, x, initial, f64(outputs), [f64(state) for state in final], atol=1e-12)
 
 
-def test_both_directions_of_a_keras_layer_compute_the_same():
-    theirs = keras.layers.Bidirectional(keras.layers.GRU(U, dtype="float64"), dtype="float64")
+@pytest.mark.parametrize("options", [{}, dict(merge_mode="sum", stateful=True)], ids=str)
+@pytest.mark.parametrize("kind", KERAS, ids=str)
+def test_both_directions_of_a_keras_layer_compute_the_same(kind, options):
+    options = dict(options)
+    wrapper = dict(merge_mode=options.pop("merge_mode", "concat"), dtype="float64", name="both")
+    layer = kind(U, return_sequences=True, dtype="float64", **options)
+    theirs = keras.layers.Bidirectional(layer, **wrapper)
     theirs.build((B, T, D))
     randomize(theirs)
-    layers = [theirs.forward_layer, theirs.backward_layer]
-    forward, backward = [convert.from_keras(layer, use_fused=False) for layer in layers]
-    ours = keras.layers.Bidirectional(forward, backward_layer=backward, dtype="float64")
-    ours.build((B, T, D))
-    ours.set_weights(forward.get_weights() + backward.get_weights())
+    ours = convert.from_keras(theirs, use_fused=False)
     x = normal(B, T, D, seed=50)
-    np.testing.assert_allclose(f64(ours(x)), f64(theirs(x)), rtol=0, atol=1e-12)
+    for _ in range(2):  # stateful ones go on from what they had
+        np.testing.assert_allclose(f64(ours(x)), f64(theirs(x)), rtol=0, atol=1e-12)
+    assert isinstance(ours.backward_layer, LNRNN) and not ours.backward_layer.use_fused
+    assert ours.name == "both" and convert.from_keras(theirs, name="ours").name == "ours"
+    names = [(m.forward_layer.name, m.backward_layer.name) for m in (ours, theirs)]
+    assert names[0] == names[1]
+
+
+def sequential():
+    """Built by a call: it has no `Input`."""
+    layers = [
+        keras.layers.Masking(),
+        keras.layers.Bidirectional(keras.layers.LSTM(U, return_sequences=True)),
+        keras.layers.Dropout(0.5),
+        keras.layers.BatchNormalization(),
+        keras.layers.GRU(U, return_sequences=True),
+        keras.layers.SimpleRNN(U, activation="relu"),
+        keras.layers.Dense(2),
+    ]
+    model = keras.Sequential(layers, name="model")
+    model(normal(B, T, D, dtype="float32"))
+    return model
+
+
+def functional():
+    """An encoder, a model of its own, whose states its decoder starts from; one layer twice."""
+    x = keras.Input((None, D))
+    encoder = keras.Model(x, keras.layers.LSTM(U, return_state=True, name="encoder")(x)[1:])
+    twice = keras.layers.GRU(U, return_sequences=True, name="twice")
+    inputs = keras.Input((None, D), name="inputs")
+    states = encoder(inputs)
+    read = keras.layers.LSTM(U, return_sequences=True, name="decoder")(inputs, initial_state=states)
+    outputs = twice(twice(read)) + keras.layers.Dense(U)(inputs)
+    return keras.Model(inputs, outputs, name="model")
+
+
+def recurrent_layers(model):
+    """The types of the recurrent layers, those within wrappers and models too."""
+    found = []
+    for layer in model.layers:
+        parts = [
+            getattr(layer, name, None) for name in ("forward_layer", "backward_layer", "layer")
+        ]
+        nested = layer.layers if isinstance(layer, keras.Model) else []
+        found += [type(part) for part in (layer, *parts, *nested)]
+    return {kind for kind in found if issubclass(kind, keras.layers.RNN)}
+
+
+@pytest.mark.parametrize(
+    ("build", "kinds"),
+    [(sequential, {LNLSTM, LNGRU, LNSimpleRNN}), (functional, {LNLSTM, LNGRU})],
+    ids=["sequential", "functional"],
+)
+def test_keras_model_computes_the_same(build, kinds):
+    theirs = build()
+    randomize(theirs)
+    ours = convert.from_keras(theirs)
+    x = normal(B, T, D, seed=50, dtype="float32")
+    x[0, :2] = 0.0
+    np.testing.assert_allclose(f64(ours(x)), f64(theirs(x)), rtol=0, atol=1e-5)
+    assert recurrent_layers(ours) == kinds
+    assert type(ours) is type(theirs)
+    assert [layer.name for layer in ours.layers] == [layer.name for layer in theirs.layers]
+    # A copy: nothing is shared.
+    before = f64(theirs(x))
+    ours.set_weights([np.zeros_like(array) for array in ours.get_weights()])
+    np.testing.assert_array_equal(f64(theirs(x)), before)
+
+
+def test_keras_model_lists_the_layers_left():
+    theirs = keras.Sequential(
+        [
+            keras.Input((T, D)),
+            keras.layers.GRU(U, reset_after=False, return_sequences=True, name="before"),
+            keras.layers.RNN(keras.layers.LSTMCell(U), return_sequences=True, name="cell"),
+            keras.layers.Reshape((1, T, U)),
+            keras.layers.TimeDistributed(keras.layers.LSTM(U, return_sequences=True), name="time"),
+            keras.layers.Reshape((T, U)),
+            LNLSTM(U, return_sequences=True),
+            keras.layers.LSTM(U, name="last"),
+        ]
+    )
+    randomize(theirs)
+    with pytest.warns(UserWarning, match="Left as Keras' layers") as caught:
+        ours = convert.from_keras(theirs, use_fused=False)
+    [warning] = caught
+    assert warning.filename == __file__
+    text = str(warning.message)
+    assert "'before', a GRU: With `reset_after=False` the reset gate" in text
+    assert "'cell', a RNN; 'time', a TimeDistributed" in text and "last" not in text
+    x = normal(B, T, D, seed=50, dtype="float32")
+    np.testing.assert_allclose(f64(ours(x)), f64(theirs(x)), rtol=0, atol=1e-5)
+    assert type(ours.layers[-1]) is LNLSTM and not ours.layers[-1].use_fused
 
 
 def test_keras_options_go_over_and_can_be_changed():
@@ -264,8 +364,22 @@ REFUSED = {
     ),
     "keras: not built": (lambda: convert.from_keras(keras.layers.LSTM(U)), "must be a built"),
     "keras: another": (
-        lambda: convert.from_keras(keras_layer(keras.layers.SimpleRNN)),
-        "Received: layer=<SimpleRNN",
+        lambda: convert.from_keras(keras.layers.RNN(keras.layers.LSTMCell(U))),
+        "Received: layer=<RNN",
+    ),
+    "keras: a model not built": (
+        lambda: convert.from_keras(keras.Sequential([keras.layers.LSTM(U)])),
+        "must be a built.*or a model. Received: layer=<Sequential",
+    ),
+    "keras: both directions of another": (
+        lambda: convert.from_keras(
+            keras_layer(
+                lambda units, **flags: keras.layers.Bidirectional(
+                    keras.layers.RNN(keras.layers.LSTMCell(units), **flags)
+                )
+            )
+        ),
+        "Received: layer=<RNN",
     ),
     "keras: reset_after": (
         lambda: convert.from_keras(keras_layer(keras.layers.GRU, reset_after=False)),
@@ -287,6 +401,33 @@ def test_what_has_no_counterpart_is_refused(case):
     function, reason = REFUSED[case]
     with pytest.raises(ValueError, match=reason):
         function()
+
+
+EPSILON = {
+    "from_tfa_lstm": (tfa("lstm")[0], 1e-3),
+    "from_tfa_simple_rnn": (tfa("simple_rnn")[0], 1e-5),
+    "from_fastrnns": (
+        {
+            k.removeprefix("fused_cell."): v
+            for k, v in FASTRNNS.items()
+            if k.startswith("fused_cell")
+        },
+        1e-5,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EPSILON)
+def test_epsilon_is_the_one_given_or_theirs(name):
+    convert_from, (arrays, default) = getattr(convert, name), EPSILON[name]
+    assert convert_from(arrays).cell.epsilon == default
+    assert convert_from(arrays, epsilon=0.25).cell.epsilon == 0.25
+    takes_epsilon = {
+        name
+        for name in convert.__all__
+        if "epsilon" in inspect.signature(getattr(convert, name)).parameters
+    }
+    assert takes_epsilon == set(EPSILON)
 
 
 def test_options_of_the_conversion_cannot_be_given():

@@ -32,7 +32,7 @@ def test_packaged_digits_are_drawn_once_and_said_to_be_others():
     digits, again = load_packaged(), load_packaged()
     parts = (digits.train, digits.validation, digits.test)
     assert [part.shape for part in parts] == [(3500, 784), (500, 784), (1000, 784)]
-    assert digits.test_size == 1000
+    assert len(digits.test) == 1000
     np.testing.assert_array_equal(digits.test, again.test)
     grey = mnist.load_packaged().train[0]
     assert np.corrcoef(digits.train.ravel(), grey.ravel())[0, 1] > 0.9

@@ -57,14 +57,18 @@ def contents():
     return dict(zip([*ARCHIVES, "task1.tar.gz"], [strokes, ascii_, original, LISTS]))
 
 
-def write_packed(folder):
+def write_packed(folder, order=list):
     for archive, files in contents().items():
         with tarfile.open(folder / archive, "w:gz") as tar:
-            for name, text in files.items():
+            for name, text in order(files.items()):
                 content, member = text.encode("latin-1"), tarfile.TarInfo(name)
                 member.size = len(content)
                 tar.addfile(member, io.BytesIO(content))
     return folder
+
+
+def write_packed_unsorted(folder):
+    return write_packed(folder, order=reversed)
 
 
 def write_unpacked(folder):
@@ -75,7 +79,7 @@ def write_unpacked(folder):
     return folder
 
 
-@pytest.mark.parametrize("write", [write_packed, write_unpacked])
+@pytest.mark.parametrize("write", [write_packed, write_packed_unsorted, write_unpacked])
 def test_lines_and_their_quirks_are_read_and_counted(tmp_path, write):
     splits, counts = read_splits(write(tmp_path))
     texts = {split: [line["text"] for line in lines.values()] for split, lines in splits.items()}

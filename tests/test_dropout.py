@@ -14,6 +14,9 @@ import reference
 import tensorflow as tf
 from kinds import DRIVERS, GRU, INPUTS, KINDS, LSTM, PAIRS, SIMPLE, WRAPPERS, built, f64, normal
 
+import tf_layernorm
+from tf_layernorm.recurrent import FusedRNN
+
 UNITS, BATCH, TIME = 16, 6, 4
 INPUT, RECURRENT = "dropout", "recurrent_dropout"
 
@@ -52,9 +55,7 @@ PLAYERS = ("rnn", *DRIVERS)
 
 def make(player, kind, rate=INPUT, **options):
     """`keras.layers.RNN(cell)`, or the sequence layer with a `use_fused`, as an `echo`."""
-    # The fused recurrence has the cells' own activation only.
-    activation = "tanh" if player is True else "linear"
-    arguments = {"units": UNITS, "activation": activation, rate: 0.5, **options}
+    arguments = {"units": UNITS, "activation": "linear", rate: 0.5, **options}
     if player == "rnn":
         layer = keras.layers.RNN(kind.cell(**arguments), return_sequences=True)
     else:
@@ -97,8 +98,7 @@ def test_masks_are_new_for_each_sequence_and_constant_over_time(kind, player, mo
 def test_nothing_is_dropped_at_inference(kind, player):
     layer = make(player, kind, INPUT, recurrent_dropout=0.5)
     built(layer, None, None, UNITS)
-    activation = "tanh" if player is True else "linear"
-    plain = kind.layer(UNITS, activation, use_fused=False, return_sequences=True)
+    plain = kind.layer(UNITS, "linear", use_fused=False, return_sequences=True)
     plain.build((None, None, UNITS))
     plain.set_weights(layer.get_weights())
     x = normal(BATCH, TIME, UNITS, dtype="float32")
@@ -171,8 +171,17 @@ def test_masks_act_on_the_two_products_and_on_nothing_else(kind, player):
 class WithoutMemoryLoss(LSTM.cell):
     """Recurrent dropout on the candidate only (Semeniuta et al., 2016): c is never dropped."""
 
-    def step(self, z, states, weights, recurrent_mask):
-        return super().step(z, states, weights, None, candidate_mask=recurrent_mask)
+    masks_recurrent_product = False
+
+    def step(self, x, h, states, weights):
+        i, f, g, o = (a + b for a, b in zip(x, h, strict=True))
+        bi, bf, bg, bo = tf.split(weights["bias"], 4, axis=-1)
+        g = tf.tanh(g + bg) * weights.get("recurrent_mask", 1.0)
+        c = tf.sigmoid(f + bf) * states[1] + tf.sigmoid(i + bi) * g
+        normalized = tf_layernorm.layer_norm(
+            c, weights["state_gamma"][..., :], epsilon=self.epsilon
+        )
+        return [tf.sigmoid(o + bo) * tf.tanh(normalized + weights["state_beta"]), c]
 
 
 def test_subclass_drops_the_candidate_alone():
@@ -189,13 +198,15 @@ def test_subclass_drops_the_candidate_alone():
     mask = np.abs((new - (undropped - candidate)) / candidate)
     assert {0.0, 2.0} == set(np.unique(np.round(mask, 2)))
     np.testing.assert_allclose(layer(x)[0], plain(x)[0], rtol=0, atol=1e-6)
-    # One mask a sequence, and none of it in the fused recurrence's equations.
+    # One mask a sequence, fused too.
     cells[0].draw_recurrent_mask = tf.zeros_like
     x = normal(BATCH, TIME, INPUTS, dtype="float32")
     *_, new = layer(x, initial_state=[h, c], training=True)
     assert (np.sign(new) == np.sign(c)).all() and (np.abs(new) < np.abs(c)).all()
-    with pytest.raises(ValueError, match="changes the step"):
-        type("Layer", (LSTM.layer,), {"cell_class": WithoutMemoryLoss})(UNITS, use_fused=True)
+    fused = FusedRNN(cells[0], return_sequences=True, return_state=True)
+    np.testing.assert_allclose(
+        fused(x, initial_state=[h, c], training=True)[-1], new, rtol=0, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize(("kind", "player"), [(LSTM, "rnn"), (SIMPLE, True)], ids=str)

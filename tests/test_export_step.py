@@ -279,3 +279,19 @@ def test_model_without_graph_or_recurrence_is_refused():
             step_model(model)
     with pytest.raises(ValueError, match="`format`.*Received: format='onnx'"):
         export_step(case(ours)[0], "nowhere", format="onnx")
+
+
+def test_exported_steps_are_of_inference(tmp_path):
+    """With dropout and zoneout, which act in training."""
+    rates = dict(dropout=0.5, recurrent_dropout=0.5, zoneout=0.5)
+    model = sequential(*[layer(UNITS, **SEQUENCES, **rates) for layer in (tfln.LNLSTM, tfln.LNGRU)])
+    randomize(model)
+    x = tf.constant(normal(BATCH, TIME, INPUTS, dtype="float32"))
+    export_step(model, tmp_path / "step")
+    loaded = tf.saved_model.load(str(tmp_path / "step"))
+    states, outputs = loaded.initial_states({"batch_size": tf.constant(BATCH)}), []
+    for t in range(TIME):
+        results = loaded.step({"input_0": x[:, t], **states})
+        outputs.append(results.pop("output_0"))
+        states = results
+    np.testing.assert_allclose(tf.stack(outputs, axis=1), model(x), rtol=0, atol=1e-6)

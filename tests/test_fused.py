@@ -1,6 +1,5 @@
 """The choice of `use_fused`: when it is refused, what "auto" takes, and second-order gradients."""
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -25,43 +24,37 @@ def make(kind, use_fused, **options):
     return built(layer, None, options.get("unroll") and TIME, INPUTS)
 
 
-OTHERS = [
-    ({"unroll": True}, "unroll"),
-    ({"activation": "relu"}, "activation"),
-    ({"activation": keras.activations.sigmoid}, "activation"),
-]
+def test_fused_is_refused_for_an_unrolled_loop(kind):
+    with pytest.raises(ValueError, match="use_fused=False.*Received: use_fused=True$"):
+        kind.layer(UNITS, use_fused=True, unroll=True)
 
 
-@pytest.mark.parametrize(("options", "reason"), OTHERS, ids=["unroll", "by name", "function"])
-def test_fused_is_refused_with_the_reason(kind, options, reason):
-    with pytest.raises(ValueError, match=f"{reason}.*use_fused=False.*Received: use_fused=True$"):
-        kind.layer(UNITS, use_fused=True, **options)
+def test_a_cell_that_changes_its_call_is_refused(kind, use_fused):
+    call = {"call": lambda self, *args, **kwargs: kind.cell.call(self, *args, **kwargs)}
+    layer = type("Layer", (kind.layer,), {"cell_class": type("Changed", (kind.cell,), call)})
+    with pytest.raises(ValueError, match="`step`.*Received: cell=<Changed"):
+        layer(UNITS, use_fused=use_fused)
 
 
-@pytest.mark.parametrize("which", [LSTM, GRU], ids=repr)
-def test_fused_is_refused_for_another_recurrent_activation(which):
-    with pytest.raises(ValueError, match="recurrent_activation.*Received: use_fused=True$"):
-        which.layer(UNITS, use_fused=True, recurrent_activation="hard_sigmoid")
-
-
-@pytest.mark.parametrize("method", ["step", "call", "input_part"])
-def test_fused_is_refused_for_a_cell_that_changes_the_step(kind, method):
-    changed = {
-        method: lambda self, *args, **kwargs: getattr(kind.cell, method)(self, *args, **kwargs)
-    }
-    cell = type("Changed", (kind.cell,), changed)
-    layer = type("ChangedLayer", (kind.layer,), {"cell_class": cell})
-    with pytest.raises(ValueError, match="Changed.*Received: use_fused=True$"):
-        layer(UNITS, use_fused=True)
-    assert layer(UNITS).use_fused == "auto"
-
-
-def test_auto_takes_the_loop_where_the_fused_recurrence_cannot(kind):
+def test_auto_runs_an_unrolled_loop_like_any(kind):
     x = normal(BATCH, TIME, INPUTS)
-    for options in ({"unroll": True}, {"activation": "relu"}):
-        automatic, loop = make(kind, "auto", **options), make(kind, False, **options)
-        np.testing.assert_array_equal(automatic(x), loop(x))
+    unrolled, loop = make(kind, "auto", unroll=True), make(kind, False)
+    np.testing.assert_allclose(unrolled(x), loop(x), rtol=0, atol=1e-12)
     assert kind.layer(UNITS).use_fused == "auto"
+
+
+@pytest.mark.parametrize("activation", ["relu", tf.sin], ids=["by name", "function"])
+def test_any_activation_runs_fused(kind, activation):
+    x = tf.constant(normal(BATCH, TIME, INPUTS))
+    results = []
+    for use_fused in (True, False):
+        layer = make(kind, use_fused, activation=activation)
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            loss = tf.reduce_sum(layer(x) * normal(BATCH, UNITS, seed=3))
+        results.append([loss, *tape.gradient(loss, [x, *layer.trainable_variables])])
+    for fused, loop in zip(*results, strict=True):
+        np.testing.assert_allclose(fused, loop, rtol=1e-9, atol=1e-9)
 
 
 def test_auto_is_one_of_the_drivers(kind):

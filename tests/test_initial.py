@@ -54,7 +54,7 @@ def test_without_a_seed_the_global_one_counts():
 
 
 def test_initializer_in_a_layer_and_its_config(tmp_path):
-    layer = LNGRU(4, recurrent_initializer=PerGate("orthogonal", 3), kernel_initializer="zeros")
+    layer = LNGRU(4, recurrent_initializer=PerGate("orthogonal", 3))
     model = keras.Sequential([keras.Input((3, 2)), layer])
     assert max(map(gram_error, np.split(layer.cell.recurrent_kernel.numpy(), 3, 1))) < 1e-5
     model.save(tmp_path / "model.keras")

@@ -62,10 +62,9 @@ def test_keras_loop_runs_unrolled_at_unknown_batch_size(tmp_path):
     "layer",
     [
         layers.RNN(tfln.LNSimpleRNNCell(UNITS)),
-        tfln.LNSimpleRNN(UNITS, use_fused=False),
         layers.SimpleRNN(UNITS),
     ],
-    ids=["cell", "layer", "keras"],
+    ids=["cell", "keras"],
 )
 def test_loop_that_cannot_be_converted_is_refused(layer, tmp_path):
     with pytest.raises(ValueError, match="built-in operations only.*unroll=True.*Received: model="):

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import reference
 import tensorflow as tf
-from kinds import GRU, INPUTS, KINDS, LSTM, PAIRS, SIMPLE, UNITS, WRAPPERS, built, mask_of, normal
+from kinds import GRU, INPUTS, KINDS, LSTM, PAIRS, UNITS, WRAPPERS, built, mask_of, normal
 
 MASKS = {
     "right": [[1, 1, 1, 0], [1, 0, 0, 0], [1, 1, 1, 1]],
@@ -57,42 +57,6 @@ def test_masked_layer_that_carries_the_normalized_state(use_fused):
         reference.LSTM(carry_normalized_state=True), x, layer.get_weights(), mask=MIXED
     )
     np.testing.assert_allclose(layer(x, mask=MIXED), expected.outputs, rtol=0, atol=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("kind", "flag"),
-    [
-        *[(kind, "return_state") for kind in KINDS],
-        *[(SIMPLE, flag) for flag in ("zero_output_for_mask", "go_backwards", "unroll")],
-    ],
-    ids=str,
-)
-def test_layer_of_a_cell_repeats_its_output_and_not_its_state(kind, flag):
-    class Projected(kind.cell):
-        def call(self, inputs, states, training=False):
-            output, states = super().call(inputs, states, training=training)
-            return 10.0 + output, states
-
-    class Layer(kind.layer):
-        cell_class = Projected
-
-    last, every = (
-        built(Layer(UNITS, return_sequences=s, **{flag: True}), None, TIME, INPUTS)
-        for s in (False, True)
-    )
-    x = tf.constant(normal(len(MIXED), TIME, INPUTS, dtype="float32"))
-    results = [last(x, mask=MIXED), every(x, mask=MIXED)]
-    if flag == "return_state":  # of unknown length too
-        unknown = [tf.TensorSpec((None, None, INPUTS)), tf.TensorSpec((None, None), "bool")]
-        call = tf.function(lambda x, mask: last(x, mask=mask), input_signature=unknown)
-        results = [result[0] for result in (call(x, MIXED), *results)]
-    outputs = np.array(results[-1])
-    for output in results[:-1]:
-        np.testing.assert_allclose(output, outputs[:, -1], rtol=0, atol=1e-6)
-    order = MIXED[:, ::-1] if flag == "go_backwards" else MIXED
-    begun = order if flag == "zero_output_for_mask" else np.cumsum(order, axis=1) > 0
-    np.testing.assert_array_equal(np.all(outputs > 5, axis=-1), begun)
-    np.testing.assert_array_equal(outputs[~begun], 0.0)
 
 
 def test_unrolled_layer_is_masked_alike(kind):

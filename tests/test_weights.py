@@ -95,6 +95,7 @@ def test_weights_of_one_initializer_object_differ(kind):
     assert len({w[0] for w in drawn}) == len(drawn)
 
 
+@pytest.mark.filterwarnings("ignore:.*starts constant:UserWarning")
 @pytest.mark.parametrize(
     ("kind", "argument"),
     [*itertools.product(KINDS, ("kernel", "recurrent", "bias", "gamma")), (LSTM, "beta")],

@@ -45,8 +45,10 @@ def test_values_and_gradients_match_the_reference_given_the_masks(kind, use_fuse
     x = normal(BATCH, TIME, INPUTS)
     states = [normal(BATCH, UNITS, seed=2 + k) for k in range(kind.n_states)]
     drawn = np.random.default_rng(4).integers(0, 2, (BATCH, TIME, kind.n_states * UNITS))
-    layer.cell.new_share = lambda shape, training: tf.constant(drawn, "float64")
     shares = np.split(drawn, kind.n_states, axis=-1)
+    # The layer draws for the steps as it reads them: from the end.
+    read = [tf.constant(share[:, ::-1], "float64") for share in shares]
+    layer.cell.draw_shares = lambda shape, training: read
 
     def run(x, *rest):
         return reference.sequence(

@@ -1,9 +1,11 @@
 """What every layer does with its constructor arguments: check, keep, show and save them."""
 
+import difflib
 import inspect
 import math
+import numbers
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 import keras
@@ -12,11 +14,18 @@ import numpy as np
 Tensor: TypeAlias = Any  # a TensorFlow tensor, a NumPy array or a KerasTensor
 Shape: TypeAlias = Sequence[int | None]
 
-# The layers' arguments that are True or False.
-_FLAGS = {
-    *("use_bias", "unit_forget_bias", "carry_normalized_state", "learn_initial_state"),
-    *("center", "scale", "unbiased", "return_sequences", "return_state", "go_backwards"),
-    *("stateful", "unroll", "zero_output_for_mask"),
+# What TensorFlow Addons called them.
+_RENAMED = {
+    "norm_epsilon": "epsilon",
+    "norm_gamma_initializer": "gamma_initializer",
+    "norm_beta_initializer": "beta_initializer",
+}
+# Keywords that `keras.layers.Layer` takes without a parameter of that name.
+OF_KERAS = ("input_shape", "input_dtype")
+# Arguments of Keras' recurrent layers that say what ours do anyway, with the values that do.
+_IMPLIED: dict[str, tuple[tuple[Any, ...], str]] = {
+    "use_cudnn": (("auto", False), "cuDNN has no layer normalisation"),
+    "reset_after": ((True,), "the reset gate acts on the product, as in the paper's equation (27)"),
 }
 
 serializable = keras.saving.register_keras_serializable(package="tf_layernorm")
@@ -31,7 +40,7 @@ def check_units(units: Any) -> int:
 
 def check_epsilon(epsilon: Any, dtype: str) -> float:
     """Returns a layer's `epsilon` as a `float`, or raises a `ValueError`; warns as below."""
-    if isinstance(epsilon, bool) or not isinstance(epsilon, (int, float)):
+    if not _is_number(epsilon):
         raise ValueError(f"`epsilon` must be a number. Received: epsilon={epsilon!r}")
     if not (epsilon > 0 and math.isfinite(epsilon)):
         raise ValueError(
@@ -60,9 +69,56 @@ def check_smallest_epsilon(epsilon: float, dtype: str) -> None:
         )
 
 
-def check_flags(arguments: dict[str, Any]) -> None:
-    """Raises a `ValueError` if a flag among the arguments is no `bool`."""
-    for name in _FLAGS.intersection(arguments):
+def parameters_of(cls: type) -> dict[str, inspect.Parameter]:
+    """The named parameters of a class' `__init__` and of those that it hands keywords on to."""
+    found: dict[str, inspect.Parameter] = {}
+    for base in cls.__mro__:
+        if "__init__" in vars(base) and base is not object:
+            own = list(inspect.signature(vars(base)["__init__"]).parameters.values())[1:]
+            found = {p.name: p for p in own} | found
+    variadic = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+    return {name: p for name, p in found.items() if p.kind not in variadic}
+
+
+def check_keywords(cls: type, keywords: dict[str, Any], known: Iterable[str]) -> None:
+    """Takes out what says what `cls` does anyway, and raises a `ValueError` for the unknown.
+
+    Args:
+        cls: The class that is called.
+        keywords: What its `__init__` has no parameter of its own for.
+        known: All names that it knows.
+    """
+    known = [name for name in known if name != "autocast"]
+    for name, value in list(keywords.items()):
+        if name in known or name in OF_KERAS:
+            continue
+        values, reason = _IMPLIED.get(name, ((), ""))
+        if any(value is v or (isinstance(v, str) and value == v) for v in values):
+            del keywords[name]
+            continue
+        if values:
+            raise ValueError(
+                f"`{name}` must be {' or '.join(map(repr, values))} for `{cls.__name__}`, since "
+                f"{reason}. Received: {name}={value!r}"
+            )
+        close = difflib.get_close_matches(name, known, 1)
+        meant = _RENAMED.get(name, close[0] if close else None)
+        hint = f": did you mean `{meant}`?" if meant in known else "."
+        raise ValueError(
+            f"`{cls.__name__}` has no argument `{name}`{hint} Received: {name}={value!r}"
+        )
+
+
+def chosen(cls: type, values: dict[str, Any]) -> dict[str, Any]:
+    """Those of `values`, the `locals()` of an `__init__`, that `cls` has a parameter for."""
+    return {name: values[name] for name in parameters_of(cls) if name in values}
+
+
+def check_flags(cls: type, arguments: dict[str, Any]) -> None:
+    """Raises a `ValueError` if an argument that is True or False by default is no `bool`."""
+    for name, parameter in parameters_of(cls).items():
+        if not isinstance(parameter.default, bool) or name not in arguments:
+            continue
         if not isinstance(arguments[name], bool):
             raise ValueError(
                 f"`{name}` must be True or False. Received: {name}={arguments[name]!r}"
@@ -80,9 +136,14 @@ def check_seed(seed: Any) -> int | None:
 
 def check_rate(name: str, rate: Any) -> float:
     """Returns a dropout rate as a `float`, or raises a `ValueError`."""
-    if isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0 <= rate < 1:
+    if not _is_number(rate) or not 0 <= rate < 1:
         raise ValueError(f"`{name}` must be a number in [0, 1). Received: {name}={rate!r}")
     return float(rate)
+
+
+def _is_number(value: Any) -> bool:
+    """Whether it is a real number, of Python or NumPy, and no `bool`."""
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
 def check_shape(layer: keras.Layer, shape: Shape, rank: int, *, at_least: bool = False) -> int:
@@ -105,28 +166,34 @@ def warn_if_single(layer: keras.Layer, what: str, size: int) -> None:
         )
 
 
-def show_parameters(cls: type, *parents: type) -> None:
-    """Makes `help(cls)` list what the `**kwargs` of its `__init__` passes on to `parents`."""
-    own = list(inspect.signature(cls.__init__).parameters.values())[1:]  # type: ignore[misc]
-    shown = {p.name: p for p in own}
-    if own and own[-1].kind is own[-1].VAR_KEYWORD:
-        for parent in parents:
-            shown = {**shown, **inspect.signature(parent).parameters, **shown}
-    named = [p for p in shown.values() if p.kind is not p.VAR_POSITIONAL]
-    ordered = sorted(named, key=lambda parameter: parameter.kind)
-    cls.__signature__ = _ClassOnly(inspect.Signature(ordered))  # type: ignore[attr-defined]
+def warn_if_constant(layer: keras.Layer, what: str, initializer: Any) -> None:
+    """Warns that no gradient passes the norm of what starts constant over the units."""
+    k = keras.initializers
+    if isinstance(initializer, (k.Zeros, k.Ones, k.Constant)):
+        warnings.warn(
+            f"Layer {layer.name!r} normalises what is made of its {what}, which starts constant "
+            "over the units: a constant vector has no direction and passes no gradient, so nothing "
+            f"will change it. Received: {type(initializer).__name__}",
+            stacklevel=4,
+        )
 
 
-class _ClassOnly:
-    """Not for instances: `tf.function(layer)` would take it for the signature of their call."""
+def clone(initializer: Any) -> Any:
+    """A copy: one initializer object would give two weights of one shape the same values."""
+    is_object = isinstance(initializer, keras.initializers.Initializer)
+    return initializer.clone() if is_object else initializer
 
-    def __init__(self, value: Any) -> None:
-        self.value = value
 
-    def __get__(self, instance: Any, owner: type) -> Any:
-        if instance is not None:
-            raise AttributeError("__signature__")
-        return self.value
+def canonical_terms(normalize: Any, terms: Sequence[str]) -> tuple[str, ...]:
+    """The terms to normalise in the order of `terms`, or a `ValueError`."""
+    is_sequence = isinstance(normalize, (list, tuple))
+    given = tuple(normalize) if is_sequence else ()
+    if not is_sequence or len(set(given)) < len(given) or not set(given) <= set(terms):
+        raise ValueError(
+            f"`normalize` must be a list or tuple of distinct terms out of {tuple(terms)}. "
+            f"Received: normalize={normalize!r}"
+        )
+    return tuple(term for term in terms if term in given)
 
 
 def _keras_kind(name: str) -> Any:
@@ -146,7 +213,7 @@ class ArgumentsMixin:
         """Keeps each argument of `__init__`, given as its `locals()`, under its own name."""
         known = ("self", "kwargs", "__class__", *self._argument_names)
         names = tuple(name for name in arguments if name not in known)
-        check_flags(arguments)
+        check_flags(type(self), {name: arguments[name] for name in names})
         for name in names:
             kind, value = _keras_kind(name), arguments[name]
             try:
@@ -169,11 +236,8 @@ class ArgumentsMixin:
             kind: getattr(self, f"{term}_{kind}")
             for kind in ("initializer", "regularizer", "constraint")
         }
-        initializer = options["initializer"]
-        if isinstance(initializer, keras.initializers.Initializer):
-            # One initializer object would give two weights of one shape the same values.
-            options["initializer"] = initializer.clone()
         options.update(overrides)
+        options["initializer"] = clone(options["initializer"])
         return self.add_weight(  # type: ignore[attr-defined]
             name=name, shape=tuple(shape), autocast=False, **options
         )

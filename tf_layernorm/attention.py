@@ -9,6 +9,8 @@ from keras import ops
 
 from tf_layernorm._arguments import ArgumentsMixin, Shape, Tensor, check_units, serializable
 
+__all__ = ["WindowCell", "window_weights"]
+
 
 def window_weights(window: Tensor, positions: Tensor) -> Tensor:
     r"""How much of the characters at given positions the window lets through, eq. (46) of Graves.

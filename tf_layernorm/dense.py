@@ -1,5 +1,6 @@
 """A dense layer whose summed inputs are normalised."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -9,10 +10,12 @@ from tf_layernorm._arguments import (
     ArgumentsMixin,
     Shape,
     Tensor,
+    canonical_terms,
     check_epsilon,
     check_shape,
     check_units,
     serializable,
+    warn_if_constant,
     warn_if_single,
 )
 from tf_layernorm.normalization import at_least_float32, layer_norm
@@ -31,6 +34,8 @@ class LNDense(ArgumentsMixin, keras.layers.Layer):
         units: Positive integer, the size of the output.
         activation: Activation `f`. Defaults to `None`: linear.
         use_bias: Whether to add `bias`, after the normalisation. Defaults to `True`.
+        normalize: `("kernel",)`, or `()` for the same layer without the norm. Defaults to the
+            first.
         epsilon: Small positive number added to the variance. Defaults to `1e-5`.
         kernel_initializer: Defaults to `"glorot_uniform"`.
         bias_initializer: Defaults to `"zeros"`.
@@ -52,10 +57,13 @@ class LNDense(ArgumentsMixin, keras.layers.Layer):
     Weights:
         kernel: `(features, units)`.
         bias: `(units,)`, if `use_bias`.
-        gamma: `(units,)`.
+        gamma: `(units,)`, if normalised.
 
     Masking:
         Passed on unchanged.
+
+    Where W x is constant over the units, as for blank inputs, it has no direction: the output is
+    f(b), and no gradient passes.
 
     Raises:
         ValueError: If an argument is out of its range or the input has fewer than 2 axes.
@@ -81,6 +89,7 @@ class LNDense(ArgumentsMixin, keras.layers.Layer):
         activation: Any = None,
         use_bias: bool = True,
         *,
+        normalize: Sequence[str] = ("kernel",),
         epsilon: float = 1e-5,
         kernel_initializer: Any = "glorot_uniform",
         bias_initializer: Any = "zeros",
@@ -96,23 +105,28 @@ class LNDense(ArgumentsMixin, keras.layers.Layer):
         super().__init__(**kwargs)
         self.supports_masking = True
         units = check_units(units)
+        normalize = canonical_terms(normalize, ("kernel",))
         epsilon = check_epsilon(epsilon, self.compute_dtype)
         self._set_arguments(locals())
 
     def build(self, input_shape: Shape) -> None:
         features = check_shape(self, input_shape, 2, at_least=True)
-        warn_if_single(self, "its summed inputs", self.units)
+        if self.normalize:
+            warn_if_single(self, "its summed inputs", self.units)
+            warn_if_constant(self, "kernel", self.kernel_initializer)
         self.kernel = self._add_term("kernel", (features, self.units), "kernel")
         self.bias = self._add_term("bias", (self.units,), "bias") if self.use_bias else None
-        self.gamma = self._add_term("gamma", (self.units,), "gamma")
+        self.gamma = self._add_term("gamma", (self.units,), "gamma") if self.normalize else None
         self.input_spec = keras.layers.InputSpec(min_ndim=2, axes={-1: features})
 
     def call(self, inputs: Tensor) -> Tensor:
         dtype = self.compute_dtype
         z = ops.matmul(inputs, ops.cast(self.kernel, dtype))
         z = ops.cast(z, at_least_float32(dtype))
-        y = layer_norm(z, self.gamma, self.bias, epsilon=self.epsilon)
-        return self.activation(ops.cast(y, dtype))
+        if self.normalize:
+            z = layer_norm(z, self.gamma, epsilon=self.epsilon)
+        z = z if self.bias is None else z + ops.cast(self.bias, z.dtype)
+        return self.activation(ops.cast(z, dtype))
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return (*input_shape[:-1], self.units)

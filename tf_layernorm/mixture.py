@@ -19,6 +19,8 @@ from keras import ops
 from tf_layernorm._arguments import Tensor, check_units, serializable
 from tf_layernorm.normalization import at_least_float32
 
+__all__ = ["Mixture", "MixtureHead", "MixtureNLL", "mixture", "mixture_nll", "sample_points"]
+
 MIN_SIGMA = 1e-3
 MAX_ATANH_RHO = 10.0
 

@@ -1,9 +1,11 @@
-"""Layer normalisation itself: the only place that computes a mean and a variance."""
+"""Layer normalisation itself."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import keras
+import tensorflow as tf
 from keras import ops
 
 from tf_layernorm._arguments import (
@@ -31,8 +33,8 @@ def layer_norm(
 
     $$\mathrm{LN}(x; \gamma, \beta) = \frac{x - \mu}{\sqrt{\sigma^2 + \epsilon}} \gamma + \beta$$
 
-    The statistics are computed in at least float32. They are exact for vectors far from zero, and
-    a constant vector gives exactly `beta`, with a finite gradient.
+    The statistics are computed in at least float32. They are exact for vectors far from zero. A
+    constant vector has no direction: it gives exactly `beta`, and passes no gradient.
 
     Args:
         x: Tensor of any shape. Integers are taken as float32.
@@ -40,9 +42,8 @@ def layer_norm(
         beta: Shift, of the shape of the normalised axes. Defaults to `None`: no shift.
         axis: Axis or axes to normalise over. Defaults to `-1`.
         epsilon: Small number added to the variance, 0 or at least 1.2e-38 (in float64 2.3e-308).
-            With 0, and only then, the paper's invariances are exact, and a constant vector gives
-            NaN. Below 2.4e-10 the gradient can overflow in float16, with a warning. Defaults to
-            `1e-5`.
+            With 0, and only then, the paper's invariances are exact. Below 2.4e-10 the gradient
+            can overflow in float16, with a warning. Defaults to `1e-5`.
 
     Returns:
         A tensor of the shape and dtype of `x` (float32 for integers).
@@ -75,12 +76,8 @@ def layer_norm(
     # Centred on the first entry, a constant vector is exactly 0; the second mean takes away what
     # rounding has left of the first. No gradient is lost: LN(x - shift) is LN(x) for any shift.
     first = x[tuple(slice(0, 1) if a in axes else slice(None) for a in range(len(x.shape)))]
-    shift = first + ops.mean(x - first, axes, keepdims=True)
-    centered = x - ops.stop_gradient(shift)
-    centered = centered - ops.mean(centered, axes, keepdims=True)
-    variance = ops.mean(ops.square(centered), axes, keepdims=True)
-    # A division: the gradient of rsqrt holds epsilon^(-3/2), which float32 can't at 1e-26.
-    y = centered / ops.sqrt(variance + epsilon)
+    x = x - ops.stop_gradient(first + mean(x - first, axes))
+    y = standardize(x, epsilon, axes)
 
     kept = [a for a in range(axes[0], len(x.shape)) if a not in axes]
     if gamma is not None:
@@ -88,6 +85,58 @@ def layer_norm(
     if beta is not None:
         y = y + ops.expand_dims(ops.cast(beta, y.dtype), [a - axes[0] for a in kept])
     return ops.cast(y, dtype)
+
+
+def mean(x: Tensor, axes: tuple[int, ...]) -> Tensor:
+    """The mean over axes, which are kept."""
+    if isinstance(x, keras.KerasTensor) or axes != (len(x.shape) - 1,) or not x.shape[-1]:
+        return ops.mean(x, axes, keepdims=True)
+    # XLA's CPU backend adds up a row number by number, but a product several at a time.
+    return tf.tensordot(x, tf.ones([x.shape[-1], 1], x.dtype), axes=1) / x.shape[-1]
+
+
+def center(x: Tensor, axes: tuple[int, ...]) -> Tensor:
+    """`x` less its mean: a linear map which is its own gradient."""
+
+    @tf.custom_gradient
+    def centered(x: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+        return x - mean(x, axes), lambda d: center(d, axes)
+
+    return centered(x)
+
+
+def standardize(x: Tensor, epsilon: float, axes: tuple[int, ...]) -> Tensor:
+    r"""`x` less its mean, over its standard deviation, with a gradient of its own.
+
+    $$y = (x - \bar x) / s, \quad s = \sqrt{\overline{(x - \bar x)^2} + \epsilon}, \qquad
+      \partial x = (\partial y - \overline{\partial y} - y\, \overline{y\, \partial y}) / s$$
+    """
+
+    def normalized(x: Tensor) -> tuple[Tensor, Tensor]:
+        centered = x - mean(x, axes)
+        inverse = inverse_rms(centered, epsilon, axes)
+        return centered * inverse, inverse
+
+    @tf.custom_gradient
+    def value(x: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+        def gradient(d: Tensor) -> Tensor:
+            y, inverse = normalized(x)  # once more, so that this has a gradient too
+            return inverse * (d - mean(d, axes) - y * mean(d * y, axes))
+
+        return normalized(x)[0], gradient
+
+    return normalized(x)[0] if isinstance(x, keras.KerasTensor) else value(x)
+
+
+def inverse_rms(x: Tensor, epsilon: float, axes: tuple[int, ...]) -> Tensor:
+    """1 / sqrt(mean(x^2) + epsilon), or 0 where x is 0.
+
+    So what has no direction passes no gradient, and needs no epsilon.
+    """
+    variance = mean(ops.square(x), axes)
+    constant = ops.equal(variance, 0)
+    one, zero = ops.ones_like(variance), ops.zeros_like(variance)
+    return ops.where(constant, zero, ops.rsqrt(ops.where(constant, one, variance + epsilon)))
 
 
 def at_least_float32(dtype: str) -> str:
@@ -141,6 +190,9 @@ class LayerNorm(ArgumentsMixin, keras.layers.Layer):
 
     Masking:
         Passed on unchanged. Each case is normalised alone, so padding can't change another.
+
+    A case that is constant over the axes, such as padding by zeros, gives `beta` and passes no
+    gradient.
 
     Raises:
         ValueError: If `epsilon` is not positive, or `axis` doesn't fit the input.

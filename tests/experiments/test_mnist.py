@@ -78,6 +78,8 @@ def test_model_normalises_where_the_paper_does(batch_size, unbiased):
 
     assert kinds("layer") == ["LNDense", "LNDense", "Dense"]
     assert kinds("batch") == ["Dense", "BatchNorm"] * 3
+    assert kinds("rms") == ["Dense", "RMSNorm"] * 2 + ["Dense"]
+    assert kinds("weight") == ["WeightNorm", "WeightNorm", "Dense"]
     assert kinds("none") == ["Dense", "Dense", "Dense"]
     found = [one.unbiased for one in layers("batch") if type(one).__name__ == "BatchNorm"]
     assert found == [unbiased] * 3
@@ -88,8 +90,8 @@ def test_model_is_the_papers():
     assert model.count_params() == 1_796_010 + 2_000
     optimizer = model.optimizer
     assert (optimizer.epsilon, optimizer.beta_1, optimizer.beta_2) == (1e-8, 0.9, 0.999)
-    with pytest.raises(ValueError, match="Received: norm='weight'"):
-        network.build_model(CONFIG, "weight")
+    with pytest.raises(ValueError, match="Received: norm='group'"):
+        network.build_model(CONFIG, "group")
 
 
 def test_loss_is_right_down_to_where_the_figure_ends():

@@ -1,11 +1,13 @@
 """Layers from the weights of other libraries.
 
 Each function takes the other library's arrays and returns a built sequence layer that computes the
-same, options included, so that nothing is left to be set right by hand. What no weights of ours
+same, options included, so that nothing is left to be set right by hand; `from_keras` takes layers
+and models. What no weights of ours
 compute is refused with the reason. For a cell, a wrapper, or a stateful layer, make it with the
 same options and copy: `other.set_weights(layer.get_weights())`.
 
-* `from_keras`: `keras.layers.LSTM` and `GRU`, as layers without a norm.
+* `from_keras`: `keras.layers.LSTM`, `GRU` and `SimpleRNN`, in both directions and within whole
+  models, as layers without a norm.
 * `from_tfa_lstm`, `from_tfa_simple_rnn`: TensorFlow Addons.
 * `from_fastrnns`: the LN-LSTM of PyTorch's fastrnns benchmark.
 * `from_haste_lstm`: LMNT's Haste, for TensorFlow and PyTorch.

@@ -63,8 +63,8 @@ def load(
     """Real lines from a folder, or synthetic ones where there is none.
 
     Args:
-        data_dir: Folder with IAM-OnDB's archives or with `unipen_lines.npz`; only read. `None`:
-            lines drawn from single-stroke fonts.
+        data_dir: Folder with IAM-OnDB's archives, with UNIPEN's distribution `train_r01_v07`, or
+            with `unipen_lines.npz`; only read. `None`: lines drawn from single-stroke fonts.
         seed: Seed of synthetic lines, and of the split by writer of lines that have no split.
         max_length: Steps to cut lines to; `None` keeps them whole.
         prepared_dir: Where TFDS keeps prepared data. Defaults to TFDS' own folder.
@@ -74,7 +74,8 @@ def load(
         The `Handwriting`.
 
     Raises:
-        ValueError: If `data_dir` holds neither, or its files are damaged or of another layout.
+        ValueError: If `data_dir` holds none of them or several, or files that are damaged or of
+            another layout.
 
     Example:
 
@@ -83,25 +84,38 @@ def load(
     >>> data.source.split(",")[0], len(data.alphabet), data.train[0].offsets.shape[1]
     ('synthetic lines', 57, 2)
     """
-    from tf_layernorm.data import pen_lines, unipen_lines
+    from tf_layernorm.data import iam_ondb_files, pen_lines, unipen_files, unipen_lines
 
     if data_dir is None:
         source = pen_lines.describe(synthetic_lines, seed)
         parts = split_by_writer(pen_lines.draw_lines(synthetic_lines, seed), seed)
         return prepare(source, *parts, {}, max_length)
     folder = Path(data_dir)
-    if (folder / unipen_lines.FILE).is_file():
-        source, lines, counts = unipen_lines.read(folder)
-        return prepare(source, *split_by_writer(lines, seed), counts, max_length)
-    # TFDS takes seconds to import.
-    from tf_layernorm.data import iam_ondb, iam_ondb_files
-
-    if not iam_ondb_files.sources(folder):
+    places = {
+        unipen_lines.FILE: list(folder.glob(unipen_lines.FILE)),
+        "IAM-OnDB": iam_ondb_files.sources(folder),
+        f"UNIPEN's {unipen_files.NAME}": unipen_files.sources(folder),
+    }
+    found = [name for name, paths in places.items() if paths]
+    if len(found) != 1:
         raise ValueError(
-            f"`data_dir` must hold {unipen_lines.FILE}, or the archives of IAM-OnDB.\n"
-            f"{iam_ondb_files.INSTRUCTIONS}\nReceived: data_dir={str(data_dir)!r}"
+            f"`data_dir` must hold one of: {', '.join(places)}. It holds "
+            f"{' and '.join(found) or 'none of them'}.\n"
+            f"{iam_ondb_files.INSTRUCTIONS}\n{unipen_files.INSTRUCTIONS}\n"
+            f"Received: data_dir={str(data_dir)!r}"
         )
-    return prepare(*iam_ondb.read(folder, prepared_dir), max_length)
+    # TFDS takes seconds to import.
+    if found == ["IAM-OnDB"]:
+        from tf_layernorm.data import iam_ondb
+
+        return prepare(*iam_ondb.read(folder, prepared_dir), max_length)
+    if found == [unipen_lines.FILE]:
+        source, lines, counts = unipen_lines.read(folder)
+    else:
+        from tf_layernorm.data import unipen
+
+        source, lines, counts = unipen.read(folder, prepared_dir)
+    return prepare(source, *split_by_writer(lines, seed), counts, max_length)
 
 
 def prepare(

@@ -1,12 +1,12 @@
 """IAM-OnDB, handwritten English lines as movements of a pen, through TFDS."""
 
-import hashlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow_datasets as tfds
 
+from tf_layernorm.data import archives
 from tf_layernorm.data.iam_ondb_files import HOMEPAGE, INSTRUCTIONS, LISTS, read_splits, sources
 from tf_layernorm.data.pen import Line
 
@@ -30,7 +30,7 @@ class IamOndb(tfds.core.GeneratorBasedBuilder):
     zero; `end_of_stroke` bool `(T,)`; `text`, `writer` and `form`, texts. `info.metadata` counts
     the forms of each list and what was left out.
 
-    Example:
+    Example::
 
         import tensorflow_datasets as tfds
         import tf_layernorm.data.iam_ondb  # makes the name known
@@ -83,18 +83,7 @@ def prepare(folder: str | Path, prepared_dir: str | Path | None = None) -> Any:
     Raises:
         ValueError: If a file is absent, cut off or of another layout than expected.
     """
-    folder = Path(folder)
-    files = sorted({path for place in sources(folder) for path in [place, *place.rglob("*")]})
-    sizes = [
-        f"{path.relative_to(folder)} {path.stat().st_size}" for path in files if path.is_file()
-    ]
-    key = hashlib.sha256("\n".join(sizes).encode()).hexdigest()[:12]
-    config = tfds.core.BuilderConfig(name=f"files_{key}")
-    builder = IamOndb(config=config, data_dir=prepared_dir)
-    if not builder.is_prepared():
-        download = tfds.download.DownloadConfig(manual_dir=folder, try_download_gcs=False)
-        builder.download_and_prepare(download_config=download)
-    return builder
+    return archives.prepare(IamOndb, Path(folder), sources(Path(folder)), prepared_dir)
 
 
 def read(

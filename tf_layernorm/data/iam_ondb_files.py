@@ -1,15 +1,15 @@
 """The files of IAM-OnDB, packed or unpacked, and the lines that they hold."""
 
 import re
-import tarfile
 import xml.etree.ElementTree as ET
-import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from tf_layernorm.data.archives import read_files
 
 # A part is a folder, or the archive of it that comes first.
 PARTS = {
@@ -106,39 +106,14 @@ def _files(folder: Path, part: str, pattern: str) -> Iterator[tuple[str, bytes]]
             f"Received: data_dir={str(folder)!r}"
         )
     count = 0
-    for name, content in _unpacked(place) if place.is_dir() else _packed(place):
-        if re.fullmatch(pattern, Path(name).name):
-            count += 1
-            yield name, content
+    for name, content in read_files(place, lambda name: re.fullmatch(pattern, Path(name).name)):
+        count += 1
+        yield name, content
     if count == 0:
         raise ValueError(
             f"Expected files whose names match {pattern}, as in {part}/a01/a01-000/. "
             f"Received: {str(place)!r}"
         )
-
-
-def _unpacked(place: Path) -> Iterator[tuple[str, bytes]]:
-    for path in sorted(place.rglob("*")):
-        if path.is_file():
-            yield str(path), path.read_bytes()
-
-
-def _packed(place: Path) -> Iterator[tuple[str, bytes]]:
-    try:
-        with tarfile.open(place) as archive:
-            for member in archive:
-                content = archive.extractfile(member) if member.isfile() else None
-                if content is not None:
-                    yield f"{place}/{member.name}", content.read()
-            # The check sum stands behind the last member.
-            while archive.fileobj is not None and archive.fileobj.read(2**20):
-                pass
-    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
-        reason = " ".join(str(error).split())
-        raise ValueError(
-            f"Expected a whole .tar.gz archive; this one is cut off or damaged ({reason}). "
-            f"Received: {str(place)!r}"
-        ) from error
 
 
 def _lists(folder: Path) -> list[Path]:
@@ -150,8 +125,10 @@ def _lists(folder: Path) -> list[Path]:
 def _read_lists(folder: Path) -> dict[str, list[str]]:
     contents: dict[str, bytes] = {}
     for path in _lists(folder):
-        files = _packed(path) if path.name == TASK else [(path.name, path.read_bytes())]
-        for name, content in files:
+        packed = path.name == TASK
+        for name, content in (
+            read_files(path, lambda name: True) if packed else [(path.name, path.read_bytes())]
+        ):
             contents.setdefault(Path(name).name, content)
     # The ids have a space before them.
     lists = {

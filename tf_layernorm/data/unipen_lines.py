@@ -1,7 +1,11 @@
-"""Transcribed lines from UNIPEN, real pen data, from the file `unipen_lines.npz`."""
+"""Transcribed lines from UNIPEN, real pen data, from the file `unipen_lines.npz`.
+
+`tf_layernorm.data.unipen` reads such lines from UNIPEN's own distribution.
+"""
 
 import zipfile
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -58,12 +62,16 @@ def read(folder: str | Path) -> tuple[str, list[Line], dict[str, float]]:
             counts[THINNED] += 1
             line = thin(line)
         lines.append(line)
+    return describe("UNIPEN", lines), lines, counts
+
+
+def describe(source: str, lines: Sequence[Line]) -> str:
+    """What the lines are, for people."""
     writers = len({line.writer for line in lines})
-    source = (
-        f"UNIPEN (Guyon et al. 1994), {len(lines):,} transcribed lines by {writers} writers, "
+    return (
+        f"{source} (Guyon et al. 1994), {len(lines):,} transcribed lines by {writers} writers, "
         f"{HZ} points a second; not IAM-OnDB"
     )
-    return source, lines, counts
 
 
 def thin(line: Line) -> Line:

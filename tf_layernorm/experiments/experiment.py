@@ -49,6 +49,7 @@ class Figure:
     of: str = ""  # the part of the data of which it is a share: it has a binomial standard error
     compare: bool = False  # its differences are judged by their standard errors, as a share's are
     log: bool = False  # on a logarithmic axis
+    optional: bool = False  # only where the data has what it takes
 
 
 @dataclass(frozen=True)

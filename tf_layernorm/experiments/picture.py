@@ -23,7 +23,13 @@ def draw(
     if not labels:
         return
     curves = {(cell.variant, cell.norm): cell.seeds for cell in cells}
-    panels, columns = experiment.panels, list(labels)
+    columns = list(labels)
+    logged = [curve.rows for cell in cells for curve in cell.seeds.values()]
+    panels = [
+        figure
+        for figure in experiment.panels
+        if not figure.optional or all(figure.key in row for rows in logged for row in rows)
+    ]
     canvas = Figure(figsize=(4.6 * len(labels), 3.1 * len(panels)), layout="constrained")
     axes = canvas.subplots(len(panels), len(labels), squeeze=False, sharey="row", sharex="col")
     for row in summary["results"]:

@@ -9,6 +9,9 @@ EXPERIMENTS = (
     "draw",
     "handwriting",
     "order",
+    "skipthoughts",
+    "convnet",
+    "seqmnist",
 )
 
 

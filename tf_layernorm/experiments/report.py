@@ -62,6 +62,8 @@ def _columns(experiment: Experiment, rows: Sequence[Row]) -> list[_Column]:
         _Column("seeds", [str(len(row["seeds"])) for row in rows], 1),
     ]
     for place, figure in enumerate(experiment.figures):
+        if figure.optional and not any(figure.key in row for row in rows):
+            continue
         cells, errors, papers = [], [], []
         for row in rows:
             sd = row.get(figure.key + "_sd")

@@ -71,7 +71,7 @@ def is_finished(experiment: Experiment, curve: Measured, epochs: int) -> bool:
     if len(curve.rows) < epochs:
         return False
     found = curve.figures(len(curve.rows), experiment.kept)
-    return all(figure.key in found for figure in experiment.figures)
+    return all(figure.key in found for figure in experiment.figures if not figure.optional)
 
 
 def results(

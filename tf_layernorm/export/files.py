@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from tf_layernorm._arguments import Tensor
 from tf_layernorm.export.step import StepModel, step_model
-from tf_layernorm.recurrent.xla.loop import scatter_buffers
+from tf_layernorm.recurrent.arrays import scatter_arrays
 
 _FORMATS = ("tf_saved_model", "litert")
 
@@ -76,7 +76,7 @@ def export_litert(model: keras.Model, path: str | os.PathLike[str]) -> None:
     `LNLSTM`, `LNGRU` and `LNSimpleRNN` convert with their batch size and length left open. For
     that their loop is traced in another form than in `model.export`, whose file would need
     operations that LiteRT's interpreter lacks. Keras' loop, that of `keras.layers.RNN`, `LSTM` and
-    `GRU` and of `use_fused=False`, converts with `unroll=True` and a known length.
+    `GRU`, converts with `unroll=True` and a known length.
 
     Args:
         model: A built model.
@@ -95,7 +95,7 @@ def export_litert(model: keras.Model, path: str | os.PathLike[str]) -> None:
     """
     if not os.fspath(path).endswith(".tflite"):
         raise ValueError(f"`path` must end in '.tflite'. Received: path={path!r}")
-    with scatter_buffers(), _explained(model):
+    with scatter_arrays(), _explained(model):
         model.export(
             path,
             format="litert",
@@ -118,7 +118,7 @@ def export_onnx(model: keras.Model, path: str | os.PathLike[str]) -> None:
     # Keras asks for a model that was called, unless it is given the signature.
     graph = keras.Model(list(model.inputs), list(model.outputs))
     signature = [[tf.TensorSpec(t.shape, t.dtype, t.name) for t in graph.inputs]]
-    with scatter_buffers():
+    with scatter_arrays():
         graph.export(os.fspath(path), format="onnx", verbose=False, input_signature=signature)
 
 
@@ -130,7 +130,7 @@ def _explained(model: keras.Model) -> Iterator[None]:
     except Exception as error:
         raise ValueError(
             "`model` must need LiteRT's built-in operations only. Keras' loop (`keras.layers.RNN`, "
-            "`LSTM`, `GRU`, `use_fused=False`) needs `unroll=True` and a known length; "
+            "`LSTM`, `GRU`) needs `unroll=True` and a known length; "
             '`use_fused=True` should be `"auto"`. Received: '
             f"model={model!r}, for which the converter says: {error}"
         ) from error

@@ -1,63 +1,13 @@
 """LN-GRU, equations (26)-(28), and the plain one (23)-(25)."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
-from keras import ops
+import keras
 
-from tf_layernorm._arguments import Tensor, serializable, warn_if_single
-from tf_layernorm.recurrent.cell import LNCell, canonical_terms, normalize_term, project
+from tf_layernorm._arguments import Tensor, chosen, serializable
+from tf_layernorm.recurrent.cell import LNCell, add_bias
 from tf_layernorm.recurrent.layer import LNRNN
-from tf_layernorm.recurrent.xla.gru import GRURecurrence
-
-
-class GRUWeights(NamedTuple):
-    """The weights of one step; a gamma that is None leaves its term as it is."""
-
-    kernel: Tensor  # (D, 3U), in Keras' order z, r, h
-    recurrent_kernel: Tensor  # (U, 3U)
-    bias: Tensor | None
-    recurrent_bias: Tensor | None  # (U,): b_r, inside the reset product
-    kernel_gamma: Tensor | None
-    recurrent_gamma: Tensor | None
-
-
-def _split_terms(product: Tensor, gamma: Tensor | None, epsilon: float) -> tuple[Tensor, Tensor]:
-    """LN jointly over the 2U values of z and r, and over the U values of the candidate."""
-    units = product.shape[-1] // 3
-    gates, candidate = ops.split(product, [2 * units], axis=-1)
-    if gamma is None:
-        return gates, candidate
-    return (
-        normalize_term(gates, gamma[: 2 * units], None, epsilon),
-        normalize_term(candidate, gamma[2 * units :], None, epsilon),
-    )
-
-
-def gru_input_part(x: Tensor, w: GRUWeights, epsilon: float) -> Tensor:
-    """The parts of eq. (26) and (27) that don't depend on the state, biases b and b_c included."""
-    parts = _split_terms(project(x, w.kernel), w.kernel_gamma, epsilon)
-    return normalize_term(ops.concatenate(parts, axis=-1), None, w.bias, epsilon)
-
-
-def gru_step(
-    z: Tensor,
-    h: Tensor,
-    w: GRUWeights,
-    *,
-    activation: Callable[[Tensor], Tensor],
-    recurrent_activation: Callable[[Tensor], Tensor],
-    epsilon: float,
-    recurrent_mask: Tensor | None = None,
-) -> Tensor:
-    """Equations (26)-(28), given `z` of `gru_input_part`: the new h."""
-    masked = h if recurrent_mask is None else h * recurrent_mask
-    gates, candidate = _split_terms(project(masked, w.recurrent_kernel), w.recurrent_gamma, epsilon)
-    candidate = normalize_term(candidate, None, w.recurrent_bias, epsilon)
-    input_gates, input_candidate = ops.split(z, [gates.shape[-1]], axis=-1)
-    update, reset = ops.split(recurrent_activation(input_gates + gates), 2, axis=-1)
-    candidate = activation(input_candidate + reset * candidate)
-    return (1 - update) * ops.cast(h, z.dtype) + update * candidate
 
 
 @serializable
@@ -94,9 +44,10 @@ class LNGRUCell(LNCell):
         zoneout: Rate at which units keep their previous state instead of taking the new one,
             drawn for each unit and step; at inference the two are mixed in proportion (Krueger et
             al., 2016). Defaults to `0`.
-        learn_initial_state: Whether the state to start from, zeros at first, is trained; no layer
-            with it can be stateful. From zeros its first gradients are up to
-            `1 / sqrt(epsilon)` times as large. Defaults to `False`.
+        learn_initial_state: Whether the state to start from is trained; no layer with it can be
+            stateful. Defaults to `False`.
+        initial_state_initializer: Of that state. What is constant over the units, zeros too,
+            passes no gradient through a norm. Defaults to `"random_normal"`.
         seed: Integer seed of the masks. Defaults to `None`.
         **kwargs: The `_regularizer` and `_constraint` of `kernel`, `recurrent`, `bias` and `gamma`;
             `name`, `dtype` and so on of `keras.layers.Layer`.
@@ -118,6 +69,9 @@ class LNGRUCell(LNCell):
         kernel_gamma, recurrent_gamma: `(3 * units,)` each, if in `normalize`.
         initial_h: `(units,)`, if `learn_initial_state`.
 
+    Where a term is constant over the units, as W x is for blank inputs and W h for a zero state, it
+    has no direction: it gives 0 before the bias, and passes no gradient.
+
     Raises:
         ValueError: If an argument is out of its range.
 
@@ -133,6 +87,10 @@ class LNGRUCell(LNCell):
         [Krueger et al., 2016](https://arxiv.org/abs/1606.01305), zoneout.
     """
 
+    groups = (2, 1)
+
+    recurrent_bias: keras.Variable | None = None
+
     def __init__(
         self,
         units: int,
@@ -141,50 +99,48 @@ class LNGRUCell(LNCell):
         use_bias: bool = True,
         *,
         normalize: Sequence[str] = ("kernel", "recurrent"),
+        epsilon: float = 1e-5,
+        kernel_initializer: Any = "glorot_uniform",
+        recurrent_initializer: Any = "orthogonal",
+        bias_initializer: Any = "zeros",
+        gamma_initializer: Any = "ones",
+        kernel_regularizer: Any = None,
+        recurrent_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        gamma_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        recurrent_constraint: Any = None,
+        bias_constraint: Any = None,
+        gamma_constraint: Any = None,
+        dropout: float = 0.0,
+        recurrent_dropout: float = 0.0,
+        zoneout: float | Sequence[float] = 0.0,
+        learn_initial_state: bool = False,
+        initial_state_initializer: Any = "random_normal",
+        seed: int | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(units, activation, use_bias, **kwargs)
-        normalize = canonical_terms(normalize, ("kernel", "recurrent"))
+        super().__init__(**chosen(LNCell, locals()), **kwargs)
+        normalize = self.normalize
         self._set_arguments(locals())
 
-    def _build_weights(self, features: int) -> None:
-        units = self.units
-        if self.normalize:
-            warn_if_single(self, "its candidate", units)
-        self.kernel = self._add_term("kernel", (features, 3 * units), "kernel")
-        self.recurrent_kernel = self._add_term("recurrent_kernel", (units, 3 * units), "recurrent")
-        self.bias = self.recurrent_bias = self.kernel_gamma = self.recurrent_gamma = None
-        if self.use_bias:
-            self.bias = self._add_term("bias", (3 * units,), "bias")
-            self.recurrent_bias = self._add_term("recurrent_bias", (units,), "bias")
-        if "kernel" in self.normalize:
-            self.kernel_gamma = self._add_term("kernel_gamma", (3 * units,), "gamma")
-        if "recurrent" in self.normalize:
-            self.recurrent_gamma = self._add_term("recurrent_gamma", (3 * units,), "gamma")
-
-    def step_weights(self) -> GRUWeights:
-        return GRUWeights(*(getattr(self, field) for field in GRUWeights._fields))
-
-    def recurrence(self) -> GRURecurrence:
-        return GRURecurrence(self.epsilon)
-
-    def input_part(self, inputs: Tensor, weights: GRUWeights) -> Tensor:
-        return gru_input_part(inputs, weights, self.epsilon)
-
     def step(
-        self, z: Tensor, states: list[Tensor], weights: GRUWeights, recurrent_mask: Tensor | None
+        self, x: list[Tensor], h: list[Tensor], states: list[Tensor], weights: dict[str, Tensor]
     ) -> list[Tensor]:
-        (h,) = states
-        h = gru_step(
-            z,
-            h,
-            weights,
-            activation=self.activation,
-            recurrent_activation=self.recurrent_activation,
-            epsilon=self.epsilon,
-            recurrent_mask=recurrent_mask,
-        )
-        return [h]
+        """Equations (26)-(28)."""
+        s = self.recurrent_activation
+        x = add_bias(x, weights.get("bias"))
+        z, r = s(x[0] + h[0]), s(x[1] + h[1])
+        (inner,) = add_bias(h[2:], weights.get("recurrent_bias"))
+        candidate = self.activation(x[2] + r * inner)
+        return [(1 - z) * states[0] + z * candidate]
+
+    def weight_shapes(self, features: int) -> dict[str, tuple[int, ...]]:
+        shapes = super().weight_shapes(features)
+        if not self.use_bias:
+            return shapes
+        gammas = {name: shapes.pop(name) for name in list(shapes) if name.endswith("gamma")}
+        return shapes | {"recurrent_bias": (self.units,)} | gammas
 
 
 @serializable
@@ -214,3 +170,42 @@ class LNGRU(LNRNN):
     """
 
     cell_class = LNGRUCell
+
+    def __init__(
+        self,
+        units: int,
+        activation: Any = "tanh",
+        recurrent_activation: Any = "sigmoid",
+        use_bias: bool = True,
+        *,
+        normalize: Sequence[str] = ("kernel", "recurrent"),
+        epsilon: float = 1e-5,
+        kernel_initializer: Any = "glorot_uniform",
+        recurrent_initializer: Any = "orthogonal",
+        bias_initializer: Any = "zeros",
+        gamma_initializer: Any = "ones",
+        kernel_regularizer: Any = None,
+        recurrent_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        gamma_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        recurrent_constraint: Any = None,
+        bias_constraint: Any = None,
+        gamma_constraint: Any = None,
+        dropout: float = 0.0,
+        recurrent_dropout: float = 0.0,
+        zoneout: float | Sequence[float] = 0.0,
+        learn_initial_state: bool = False,
+        initial_state_initializer: Any = "random_normal",
+        seed: int | None = None,
+        return_sequences: bool = False,
+        return_state: bool = False,
+        go_backwards: bool = False,
+        stateful: bool = False,
+        unroll: bool = False,
+        zero_output_for_mask: bool = False,
+        use_fused: bool | str = "auto",
+        activity_regularizer: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(locals(), **kwargs)

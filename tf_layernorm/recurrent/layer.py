@@ -1,4 +1,4 @@
-"""What the three sequence layers share: masks, initial state, precision, choice of driver."""
+"""What all sequence layers share: masks, initial states, precision, and how the loop is run."""
 
 from typing import Any, ClassVar
 
@@ -6,47 +6,98 @@ import keras
 import tensorflow as tf
 from keras import ops
 
-from tf_layernorm._arguments import Shape, Tensor, check_flags, check_shape, show_parameters
+from tf_layernorm._arguments import (
+    OF_KERAS,
+    Shape,
+    Tensor,
+    check_flags,
+    check_keywords,
+    check_shape,
+    chosen,
+    parameters_of,
+    serializable,
+)
 from tf_layernorm.recurrent.cell import LNCell
-from tf_layernorm.recurrent.xla.recurrence import recurrence
+from tf_layernorm.recurrent.checks import same_size
+from tf_layernorm.recurrent.recurrence import Constants, States, forward_pass
 
 
-class LNRNN(keras.layers.RNN):
-    """Base of the sequence layers: `keras.layers.RNN` over its `cell_class`.
+@serializable
+class FusedRNN(keras.layers.RNN):
+    """`keras.layers.RNN` over an `LNCell`, run as one XLA program forward and one backward.
 
-    It owns what `keras.layers.RNN` does outside the cell and can't be mended from inside one: the
-    dtype of the states, the mask beside an `initial_state`, NaN in padded steps, empty sequences.
+    It takes any cell of that base, yours too, and computes what `keras.layers.RNN` computes, with
+    what that can't do: states in at least float32 where the cell asks for it, a mask beside an
+    `initial_state`, NaN in padded steps, empty sequences. `LNLSTM`, `LNGRU` and `LNSimpleRNN` are
+    such layers with their cells.
+
+    Args:
+        cell: An `LNCell`.
+        return_sequences: Whether to return the whole sequence of outputs. Defaults to `False`.
+        return_state: Whether to return the last states behind the output. Defaults to `False`.
+        go_backwards: Whether to read the sequence from its end, and return the outputs in that
+            order. Defaults to `False`.
+        stateful: Whether the last states start the next batch. Defaults to `False`.
+        unroll: Whether the loop is unrolled into the graph; needs a known length. Defaults to
+            `False`.
+        zero_output_for_mask: Whether the output of a masked step is 0 instead of the last valid
+            one. Defaults to `False`.
+        use_fused: `"auto"` and `True` run the recurrence with a gradient of its own, of first order
+            and in reverse mode: as two XLA programs when executing eagerly or training, with `True`
+            always, exports included. `False` leaves its loop to TensorFlow to differentiate, to any
+            order. `unroll=True` needs `False` or `"auto"`, which then is the same. Defaults to
+            `"auto"`.
+        activity_regularizer: Regularizer of the output. Defaults to `None`.
+        **kwargs: `name`, `dtype`, `trainable` of `keras.layers.Layer`.
+
+    Call arguments, shapes and masking are those of `tf_layernorm.LNLSTM`, with the states of the
+    cell.
+
+    Raises:
+        ValueError: If `cell` is no `LNCell` or changes its `call`, or an argument is out of range.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from tf_layernorm import LNGRUCell
+    >>> from tf_layernorm.recurrent import FusedRNN
+    >>> FusedRNN(LNGRUCell(4), return_sequences=True)(np.ones((2, 3, 5), "float32")).shape
+    TensorShape([2, 3, 4])
     """
 
-    cell_class: ClassVar[type[LNCell]]
+    cell: LNCell
     states: Any
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        show_parameters(cls, cls.cell_class, LNRNN)
 
     def __init__(
         self,
-        *args: Any,
+        cell: LNCell,
         return_sequences: bool = False,
         return_state: bool = False,
         go_backwards: bool = False,
         stateful: bool = False,
         unroll: bool = False,
         zero_output_for_mask: bool = False,
-        use_fused: Any = "auto",
+        use_fused: bool | str = "auto",
         activity_regularizer: Any = None,
-        trainable: bool = True,
-        dtype: Any = None,
-        name: str | None = None,
         **kwargs: Any,
     ) -> None:
-        check_flags(locals())
+        check_flags(FusedRNN, locals())
+        check_keywords(type(self), kwargs, parameters_of(type(self)))
+        if not isinstance(cell, LNCell) or type(cell).call is not LNCell.call:
+            raise ValueError(
+                "`cell` must be a `tf_layernorm.recurrent.LNCell` whose `step` says what it does, "
+                "and not its `call`; `keras.layers.RNN` takes any other. "
+                f"Received: cell={cell!r}"
+            )
         if not (use_fused == "auto" or isinstance(use_fused, bool)):
             raise ValueError(
                 f'`use_fused` must be "auto", True or False. Received: use_fused={use_fused!r}'
             )
-        cell = self.cell_class(*args, name="cell", trainable=trainable, dtype=dtype, **kwargs)
+        if use_fused is True and unroll:
+            raise ValueError(
+                "An unrolled loop has no gradient of its own: `unroll=True` needs "
+                "`use_fused=False`. Received: use_fused=True"
+            )
         super().__init__(
             cell,
             return_sequences=return_sequences,
@@ -56,29 +107,30 @@ class LNRNN(keras.layers.RNN):
             unroll=unroll,
             zero_output_for_mask=zero_output_for_mask,
             activity_regularizer=activity_regularizer,
-            trainable=trainable,
-            dtype=dtype,
             autocast=False,  # keeps a float32 `initial_state` as it is
-            name=name,
+            **kwargs,
         )
         # Keras' development version takes masks off behind an RNN unless this is set.
         self.supports_masking = True
         self.use_fused = use_fused
-        reason = "it has no `unroll`" if unroll else cell.why_not_fused()
-        if use_fused is True and reason:
-            raise ValueError(
-                f"The fused recurrence can't compute this layer: {reason}. Use `use_fused=False`. "
-                "Received: use_fused=True"
-            )
-        self._fused = use_fused is not False and not reason
+
+    def __getattr__(self, name: str) -> Any:
+        # Every argument of the cell is an argument of the layer: `units`, `epsilon`, ...
+        cell = vars(self).get("cell")
+        if cell is not None and name in cell._argument_names:
+            return getattr(cell, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def build(self, sequences_shape: Shape, initial_state_shape: Any = None) -> None:
+        if sequences_shape and isinstance(sequences_shape[0], (list, tuple)):
+            raise ValueError(
+                f"`{type(self).__name__}` takes one tensor of sequences: pass states by "
+                f"`initial_state=[...]`. Received: {len(sequences_shape)} tensors"
+            )
         features = check_shape(self, sequences_shape, 3)
         self._check_unroll(sequences_shape[1])
         if not self.cell.built:
             self.cell.build((sequences_shape[0], features))
-        if self.cell.zoneout_rates:
-            self.cell.input_spec = None  # this layer's loop hands in masks behind the inputs
         if self.stateful and self.cell.learn_initial_state:
             raise ValueError(
                 "No gradient reaches an initial state through the states that a layer has stored. "
@@ -114,7 +166,7 @@ class LNRNN(keras.layers.RNN):
             return
         if states is None:
             states = self.get_initial_state(self.states[0].shape[0])
-        self._store(self.cell.check_states("states", states, self.states[0].shape))
+        self._store(self._check_states("states", states, self.states[0].shape))
 
     def _store(self, states: list[Tensor]) -> None:
         for variable, state in zip(self.states, states, strict=True):
@@ -135,6 +187,14 @@ class LNRNN(keras.layers.RNN):
             )
         self._check_unroll(sequences.shape[1])
         sequences = ops.cast(sequences, self.compute_dtype)
+        if self.stateful:
+            size = self.states[0].shape[0]
+            if sequences.shape[0] not in (None, size):
+                raise ValueError(
+                    f"A stateful layer keeps its batch size of {size}. "
+                    f"Received: batch size {sequences.shape[0]}"
+                )
+            sequences = same_size("sequences", sequences, self.states[0], axes=1)
         states = self._states_to_start_from(sequences, initial_state)
         # Beside an `initial_state` Keras fills `sequences_mask`, and not `mask`.
         mask = sequences_mask if mask is None else mask
@@ -144,91 +204,85 @@ class LNRNN(keras.layers.RNN):
                 raise ValueError(
                     f"`mask` must be of shape {sequences.shape[:2]}. Received: shape {mask.shape}"
                 )
+            mask = same_size("mask", mask, sequences, axes=2)
             # Before any arithmetic: NaN in a padded step would reach the gradient through `where`.
             valid = ops.expand_dims(mask, 2)  # not an index of None: LiteRT has none for booleans
             sequences = ops.where(valid, sequences, ops.zeros_like(sequences))
-
-        loop = self._fused_loop if self._fused else self._keras_loop
-        output, states = loop(sequences, states, mask, training)
-
+        if self.go_backwards:
+            sequences, mask = (
+                None if v is None else tf.reverse(v, axis=[1]) for v in (sequences, mask)
+            )
+        outputs, states = self._run(sequences, states, mask, training)
         if self.stateful:
             self._store(states)
-        return (output, *states) if self.return_state else output
+        if outputs is None:
+            outputs = self._last_output(sequences, states[0], mask)
+        elif mask is not None:
+            shown = mask if self.zero_output_for_mask else tf.cumsum(tf.cast(mask, tf.int32), 1) > 0
+            outputs = tf.where(tf.expand_dims(shown, 2), outputs, tf.zeros_like(outputs))
+        return (outputs, *states) if self.return_state else outputs
 
-    def _states_to_start_from(self, sequences: Tensor, initial_state: Any) -> list[Tensor]:
-        if initial_state is None:
-            if self.stateful:
-                initial_state = [tf.convert_to_tensor(state) for state in self.states]
-            else:
-                initial_state = self.get_initial_state(ops.shape(sequences)[0])
-        if self.stateful and sequences.shape[0] not in (None, self.states[0].shape[0]):
-            raise ValueError(
-                f"A stateful layer keeps its batch size of {self.states[0].shape[0]}. "
-                f"Received: batch size {sequences.shape[0]}"
-            )
-        shape = tf.TensorShape([sequences.shape[0], self.cell.units])
-        return self.cell.check_states("initial_state", initial_state, shape)
-
-    def _fused_loop(
-        self, sequences: Tensor, states: list[Tensor], mask: Tensor | None, training: bool
-    ) -> tuple[Tensor, list[Tensor]]:
-        cell, recurrent_mask, share = self.cell, None, None
-        if cell.zoneout_rates:
-            batch, steps, _ = ops.shape(sequences)
-            share = cell.new_share((batch if training else 1, steps), training)
+    def _run(
+        self, sequences: Tensor, states: States, mask: Tensor | None, training: bool
+    ) -> tuple[Tensor | None, States]:
+        cell, recurrent_mask, shares = self.cell, None, []
         if training and cell.dropout:
             sequences *= cell.draw_dropout_mask(sequences[:, :1])
         if training and cell.recurrent_dropout:
             recurrent_mask = cell.draw_recurrent_mask(states[0])
-        if self.go_backwards:
-            sequences, mask, share = (
-                None if v is None else tf.reverse(v, axis=[1]) for v in (sequences, mask, share)
-            )
-        outputs, states = recurrence(
-            cell.recurrence(),
+        if cell.zoneout_rates:
+            batch, steps, _ = ops.shape(sequences)
+            shares = cell.draw_shares((batch if training else 1, steps), training)
+        weights = cell.step_weights()
+        if recurrent_mask is not None and not cell.masks_recurrent_product:
+            weights["recurrent_mask"], recurrent_mask = recurrent_mask, None
+        arguments = (
             sequences,
             states,
-            cell.step_weights(),
-            mask,
-            recurrent_mask,
-            share,
-            return_sequences=self.return_sequences,
+            weights,
+            Constants(mask, recurrent_mask, tuple(shares)),
+        )
+        if self.use_fused is False or self.unroll:
+            outputs, states, _ = forward_pass(
+                cell,
+                *arguments,
+                sequences=self.return_sequences,
+                differentiable=True,
+                unroll=self.unroll,
+            )
+            return outputs, states
+        return cell.programs(
+            *arguments,
+            sequences=self.return_sequences,
             training=bool(training),
             # Keras gives no sign that a trace is an export, which must run where no XLA is.
             compiled=tf.executing_eagerly() or bool(training) or self.use_fused is True,
         )
-        if outputs is None:
-            return self._last_output(sequences, states[0], mask), states
-        if mask is not None:
-            shown = mask if self.zero_output_for_mask else tf.cumsum(tf.cast(mask, tf.int32), 1) > 0
-            outputs = tf.where(tf.expand_dims(shown, 2), outputs, tf.zeros_like(outputs))
-        return outputs, states
 
-    def _keras_loop(
-        self, sequences: Tensor, states: list[Tensor], mask: Tensor | None, training: bool
-    ) -> tuple[Tensor, list[Tensor]]:
-        features, may_be_empty = sequences.shape[2], not sequences.shape[1]
-        if training and self.cell.zoneout_rates:
-            share = self.cell.new_share(ops.shape(sequences)[:2], training)
-            sequences = tf.concat([sequences, tf.cast(share, sequences.dtype)], axis=2)
-        if may_be_empty:
-            # Keras' loop evaluates step 0, so one masked step is put where it is read first.
-            if mask is None:
-                mask = tf.ones(tf.shape(sequences)[:2], "bool")
-            before, after = (0, 1) if self.go_backwards else (1, 0)
-            sequences = tf.pad(sequences, [[0, 0], [before, after], [0, 0]])
-            mask = tf.pad(mask, [[0, 0], [before, after]])
-        if training:
-            self.cell.get_dropout_mask(sequences[:, 0, :features])
-            self.cell.get_recurrent_dropout_mask(states[0])
-        try:
-            last, outputs, states = self.inner_loop(sequences, states, mask, training)
-        finally:
-            self.cell.reset_dropout_mask()
-            self.cell.reset_recurrent_dropout_mask()
-        if not self.return_sequences:
-            return last, list(states)
-        return outputs[:, 1:] if may_be_empty else outputs, list(states)
+    def _states_to_start_from(self, sequences: Tensor, initial_state: Any) -> States:
+        if initial_state is None and not self.stateful:
+            return self.get_initial_state(ops.shape(sequences)[0])
+        if initial_state is None:
+            initial_state = [tf.convert_to_tensor(state) for state in self.states]
+        shape = tf.TensorShape([sequences.shape[0], self.cell.units])
+        states = self._check_states("initial_state", initial_state, shape)
+        return [same_size("initial_state", state, sequences, axes=1) for state in states]
+
+    def _check_states(self, name: str, states: Any, shape: tf.TensorShape) -> States:
+        """One tensor a state in its dtype, or an error: another shape could be broadcast."""
+        states = list(states) if isinstance(states, (list, tuple)) else [states]
+        dtypes = self.cell.state_dtypes
+        if len(states) != len(dtypes):
+            raise ValueError(
+                f"`{name}` must hold {len(dtypes)} tensors. Received: {len(states)} tensors"
+            )
+        states = [ops.cast(state, dtype) for state, dtype in zip(states, dtypes, strict=True)]
+        if not all(shape.is_compatible_with(state.shape) for state in states):
+            raise ValueError(
+                f"`{name}` must hold tensors of shape {shape}. "
+                f"Received: shapes {[tuple(state.shape) for state in states]}"
+            )
+        return states
 
     def _last_output(self, sequences: Tensor, h: Tensor, mask: Tensor | None) -> Tensor:
         """The output of the step read last: h, or zeros where no step was valid."""
@@ -269,11 +323,30 @@ class LNRNN(keras.layers.RNN):
         return specs if self.return_state else specs[0]
 
     def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "use_fused": self.use_fused}
+
+
+class LNRNN(FusedRNN):
+    """Base of `LNLSTM`, `LNGRU` and `LNSimpleRNN`: makes a cell of its `cell_class`, its own."""
+
+    cell_class: ClassVar[type[LNCell]]
+
+    def __init__(self, arguments: dict[str, Any], **kwargs: Any) -> None:
+        """Takes the `locals()` of a subclass' `__init__`, and its keywords."""
+        of_cell = parameters_of(self.cell_class)
+        check_keywords(type(self), kwargs, {**parameters_of(type(self)), **of_cell})
+        arguments = {**arguments, **kwargs}
+        layer = chosen(FusedRNN, arguments)
+        layer |= {name: kwargs[name] for name in OF_KERAS if name in kwargs}
+        cell = {n: v for n, v in arguments.items() if n in of_cell and n not in layer}
+        cell |= {name: layer[name] for name in ("dtype", "trainable") if name in layer}
+        super().__init__(self.cell_class(**cell, name="cell"), **layer)
+
+    def get_config(self) -> dict[str, Any]:
         config = super().get_config()
         del config["cell"]
         cell_config = self.cell.get_config()
-        own = {name: cell_config[name] for name in self.cell._argument_names}
-        return {**config, **own, "use_fused": self.use_fused}
+        return {**config, **{name: cell_config[name] for name in self.cell._argument_names}}
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> "LNRNN":

@@ -1,56 +1,16 @@
 """LN-LSTM, equations (20)-(22), and its neighbours (29)-(31) and (17)-(19)."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
+import keras
+import tensorflow as tf
 from keras import ops
 
-from tf_layernorm._arguments import Shape, Tensor, serializable, warn_if_single
-from tf_layernorm.normalization import at_least_float32
-from tf_layernorm.recurrent.cell import LNCell, canonical_terms, normalize_term, project
+from tf_layernorm._arguments import Shape, Tensor, chosen, serializable, warn_if_single
+from tf_layernorm.normalization import at_least_float32, standardize
+from tf_layernorm.recurrent.cell import LNCell, add_bias
 from tf_layernorm.recurrent.layer import LNRNN
-from tf_layernorm.recurrent.xla.lstm import LSTMRecurrence
-
-
-class LSTMWeights(NamedTuple):
-    """The weights of one step; a gamma that is None leaves its term as it is."""
-
-    kernel: Tensor  # (D, 4U), gates in Keras' order i, f, c, o
-    recurrent_kernel: Tensor  # (U, 4U)
-    bias: Tensor | None
-    kernel_gamma: Tensor | None
-    recurrent_gamma: Tensor | None
-    state_gamma: Tensor | None
-    state_beta: Tensor | None
-
-
-def lstm_input_part(x: Tensor, w: LSTMWeights, epsilon: float) -> Tensor:
-    """LN(W_x x; kernel_gamma) + b, the part of eq. (20) that doesn't depend on the state."""
-    return normalize_term(project(x, w.kernel), w.kernel_gamma, w.bias, epsilon)
-
-
-def lstm_step(
-    z: Tensor,
-    h: Tensor,
-    c: Tensor,
-    w: LSTMWeights,
-    *,
-    activation: Callable[[Tensor], Tensor],
-    recurrent_activation: Callable[[Tensor], Tensor],
-    carry_normalized_state: bool,
-    epsilon: float,
-    recurrent_mask: Tensor | None = None,
-    candidate_mask: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:
-    """Equations (20)-(22), given `z` of `lstm_input_part`: the new h and the carried c."""
-    h = h if recurrent_mask is None else h * recurrent_mask
-    z = z + normalize_term(project(h, w.recurrent_kernel), w.recurrent_gamma, None, epsilon)
-    i, f, g, o = ops.split(z, 4, axis=-1)
-    g = activation(g) if candidate_mask is None else activation(g) * candidate_mask
-    c = recurrent_activation(f) * ops.cast(c, z.dtype) + recurrent_activation(i) * g
-    normalized = normalize_term(c, w.state_gamma, w.state_beta, epsilon)
-    h = recurrent_activation(o) * activation(normalized)
-    return h, normalized if carry_normalized_state else c
 
 
 @serializable
@@ -91,9 +51,10 @@ class LNLSTMCell(LNCell):
         zoneout: Rate at which units keep their previous state instead of taking the new one,
             drawn for each unit and step; at inference the two are mixed in proportion (Krueger et
             al., 2016). A pair is for h and c. Defaults to `0`.
-        learn_initial_state: Whether the state to start from, zeros at first, is trained; no layer
-            with it can be stateful. From zeros its first gradients are up to
-            `1 / sqrt(epsilon)` times as large. Defaults to `False`.
+        learn_initial_state: Whether the state to start from is trained; no layer with it can be
+            stateful. Defaults to `False`.
+        initial_state_initializer: Of that state. What is constant over the units, zeros too,
+            passes no gradient through a norm. Defaults to `"random_normal"`.
         seed: Integer seed of the masks. Defaults to `None`.
         **kwargs: The `_regularizer` and `_constraint` of `kernel`, `recurrent`, `bias`, `gamma` and
             `beta`; `name`, `dtype` and so on of `keras.layers.Layer`.
@@ -116,6 +77,9 @@ class LNLSTMCell(LNCell):
         state_gamma, state_beta: `(units,)` each, if `"state"` is in `normalize`.
         initial_h, initial_c: `(units,)` each, if `learn_initial_state`.
 
+    Where a term is constant over the units, as W x is for blank inputs and W h for a zero state, it
+    has no direction: it gives 0 before the bias, and passes no gradient.
+
     Raises:
         ValueError: If an argument is out of its range.
 
@@ -132,7 +96,12 @@ class LNLSTMCell(LNCell):
         [Krueger et al., 2016](https://arxiv.org/abs/1606.01305), zoneout.
     """
 
+    groups = (4,)
     n_states = 2
+    normalizable = ("kernel", "recurrent", "state")
+
+    state_gamma: keras.Variable | None = None
+    state_beta: keras.Variable | None = None
 
     def __init__(
         self,
@@ -144,79 +113,77 @@ class LNLSTMCell(LNCell):
         unit_forget_bias: bool = True,
         normalize: Sequence[str] = ("kernel", "recurrent", "state"),
         carry_normalized_state: bool = False,
+        epsilon: float = 1e-5,
+        kernel_initializer: Any = "glorot_uniform",
+        recurrent_initializer: Any = "orthogonal",
+        bias_initializer: Any = "zeros",
+        gamma_initializer: Any = "ones",
         beta_initializer: Any = "zeros",
+        kernel_regularizer: Any = None,
+        recurrent_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        gamma_regularizer: Any = None,
         beta_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        recurrent_constraint: Any = None,
+        bias_constraint: Any = None,
+        gamma_constraint: Any = None,
         beta_constraint: Any = None,
+        dropout: float = 0.0,
+        recurrent_dropout: float = 0.0,
+        zoneout: float | Sequence[float] = 0.0,
+        learn_initial_state: bool = False,
+        initial_state_initializer: Any = "random_normal",
+        seed: int | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(units, activation, use_bias, **kwargs)
-        normalize = canonical_terms(normalize, ("kernel", "recurrent", "state"))
-        if carry_normalized_state and "state" not in normalize:
+        super().__init__(**chosen(LNCell, locals()), **kwargs)
+        if carry_normalized_state and "state" not in self.normalize:
             raise ValueError(
                 '`carry_normalized_state=True` needs "state" in `normalize`. '
                 f"Received: normalize={normalize!r}"
             )
+        normalize = self.normalize
         self._set_arguments(locals())
 
     @property
     def state_dtypes(self) -> list[str]:
-        # In half precision a sum over time stops growing at 256 (bfloat16) or 2,048 (float16).
         return [self.compute_dtype, at_least_float32(self.compute_dtype)]
 
-    def _build_weights(self, features: int) -> None:
-        units, n = self.units, self.normalize
-        if "state" in n:
-            warn_if_single(self, "its state", units)
-        self.kernel = self._add_term("kernel", (features, 4 * units), "kernel")
-        self.recurrent_kernel = self._add_term("recurrent_kernel", (units, 4 * units), "recurrent")
-        self.bias = self.kernel_gamma = self.recurrent_gamma = None
-        self.state_gamma = self.state_beta = None
-        if self.use_bias:
-            initializer = self._forget_bias if self.unit_forget_bias else self.bias_initializer
-            self.bias = self._add_term("bias", (4 * units,), "bias", initializer=initializer)
-        if "kernel" in n:
-            self.kernel_gamma = self._add_term("kernel_gamma", (4 * units,), "gamma")
-        if "recurrent" in n:
-            self.recurrent_gamma = self._add_term("recurrent_gamma", (4 * units,), "gamma")
-        if "state" in n:
-            self.state_gamma = self._add_term("state_gamma", (units,), "gamma")
-            self.state_beta = self._add_term("state_beta", (units,), "beta")
+    def step(
+        self, x: list[Tensor], h: list[Tensor], states: list[Tensor], weights: dict[str, Tensor]
+    ) -> list[Tensor]:
+        """Equations (20)-(22)."""
+        f, s = self.activation, self.recurrent_activation
+        i, forget, g, o = (a + b for a, b in zip(add_bias(x, weights.get("bias")), h, strict=True))
+        c = s(forget) * states[1] + s(i) * f(g)
+        normalized = c
+        if "state" in self.normalize:
+            gamma, beta = weights["state_gamma"], weights["state_beta"]
+            # Relative to one entry, a constant vector is exactly 0.
+            centered = c - tf.stop_gradient(c[:, :1])
+            normalized = standardize(centered, self.epsilon, (1,)) * gamma + beta
+        return [s(o) * f(normalized), normalized if self.carry_normalized_state else c]
+
+    def weight_shapes(self, features: int) -> dict[str, tuple[int, ...]]:
+        shapes = super().weight_shapes(features)
+        if shapes.pop("state_gamma", None):
+            shapes |= {"state_gamma": (self.units,), "state_beta": (self.units,)}
+        return shapes
+
+    def initializer_of(self, name: str) -> Any:
+        if name == "bias" and self.unit_forget_bias:
+            return self._forget_bias
+        return super().initializer_of(name)
 
     def _forget_bias(self, shape: Shape, dtype: Any = None) -> Tensor:
         i, _, c, o = ops.split(self.bias_initializer(shape, dtype=dtype), 4)
         return ops.concatenate([i, ops.ones_like(i), c, o])
 
-    def step_weights(self) -> LSTMWeights:
-        return LSTMWeights(*(getattr(self, field) for field in LSTMWeights._fields))
-
-    def recurrence(self) -> LSTMRecurrence:
-        return LSTMRecurrence(self.epsilon, self.carry_normalized_state)
-
-    def input_part(self, inputs: Tensor, weights: LSTMWeights) -> Tensor:
-        return lstm_input_part(inputs, weights, self.epsilon)
-
-    def step(
-        self,
-        z: Tensor,
-        states: list[Tensor],
-        weights: LSTMWeights,
-        recurrent_mask: Tensor | None,
-        candidate_mask: Tensor | None = None,
-    ) -> list[Tensor]:
-        h, c = states
-        h, c = lstm_step(
-            z,
-            h,
-            c,
-            weights,
-            activation=self.activation,
-            recurrent_activation=self.recurrent_activation,
-            carry_normalized_state=self.carry_normalized_state,
-            epsilon=self.epsilon,
-            recurrent_mask=recurrent_mask,
-            candidate_mask=candidate_mask,
-        )
-        return [h, c]
+    def build(self, input_shape: Shape) -> None:
+        if "state" in self.normalize:
+            warn_if_single(self, "its state", self.units)
+        super().build(input_shape)
 
 
 @serializable
@@ -237,8 +204,10 @@ class LNLSTM(LNRNN):
         unroll: Whether to unroll the loop; needs a known length. Defaults to `False`.
         zero_output_for_mask: Whether the output of a masked step is 0 instead of the last valid
             one. Defaults to `False`.
-        use_fused: `"auto"` takes the fused recurrence where it computes the same, `True` raises a
-            `ValueError` where it can't, `False` is Keras' loop. Defaults to `"auto"`.
+        use_fused: `"auto"` and `True` run the recurrence with a gradient of its own, of first order
+            and in reverse mode, as two XLA programs: `"auto"` when executing eagerly or training,
+            `True` always, exports included. `False` leaves the loop to TensorFlow to differentiate,
+            to any order. Defaults to `"auto"`.
         activity_regularizer: Regularizer of the output. Defaults to `None`.
         **kwargs: The arguments of `LNLSTMCell`; `name`, `dtype`, `trainable`.
 
@@ -278,3 +247,47 @@ class LNLSTM(LNRNN):
     """
 
     cell_class = LNLSTMCell
+
+    def __init__(
+        self,
+        units: int,
+        activation: Any = "tanh",
+        recurrent_activation: Any = "sigmoid",
+        use_bias: bool = True,
+        *,
+        unit_forget_bias: bool = True,
+        normalize: Sequence[str] = ("kernel", "recurrent", "state"),
+        carry_normalized_state: bool = False,
+        epsilon: float = 1e-5,
+        kernel_initializer: Any = "glorot_uniform",
+        recurrent_initializer: Any = "orthogonal",
+        bias_initializer: Any = "zeros",
+        gamma_initializer: Any = "ones",
+        beta_initializer: Any = "zeros",
+        kernel_regularizer: Any = None,
+        recurrent_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        gamma_regularizer: Any = None,
+        beta_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        recurrent_constraint: Any = None,
+        bias_constraint: Any = None,
+        gamma_constraint: Any = None,
+        beta_constraint: Any = None,
+        dropout: float = 0.0,
+        recurrent_dropout: float = 0.0,
+        zoneout: float | Sequence[float] = 0.0,
+        learn_initial_state: bool = False,
+        initial_state_initializer: Any = "random_normal",
+        seed: int | None = None,
+        return_sequences: bool = False,
+        return_state: bool = False,
+        go_backwards: bool = False,
+        stateful: bool = False,
+        unroll: bool = False,
+        zero_output_for_mask: bool = False,
+        use_fused: bool | str = "auto",
+        activity_regularizer: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(locals(), **kwargs)

@@ -1,40 +1,15 @@
 """LN-RNN, equation (4)."""
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
-from keras import ops
+import keras
 
-from tf_layernorm._arguments import Tensor, serializable, warn_if_single
-from tf_layernorm.normalization import layer_norm
-from tf_layernorm.recurrent.cell import LNCell, project
+from tf_layernorm._arguments import Tensor, chosen, serializable
+from tf_layernorm.normalization import standardize
+from tf_layernorm.recurrent.cell import LNCell, add_bias
 from tf_layernorm.recurrent.layer import LNRNN
-from tf_layernorm.recurrent.xla.simple_rnn import SimpleRNNRecurrence
-
-
-class SimpleRNNWeights(NamedTuple):
-    """The weights of one step."""
-
-    kernel: Tensor  # (D, U)
-    recurrent_kernel: Tensor  # (U, U)
-    bias: Tensor | None
-    gamma: Tensor
-
-
-def simple_rnn_step(
-    z: Tensor,
-    h: Tensor,
-    w: SimpleRNNWeights,
-    *,
-    activation: Callable[[Tensor], Tensor],
-    epsilon: float,
-    recurrent_mask: Tensor | None = None,
-) -> Tensor:
-    """Equation (4), given `z`, W_x x up to its mean: the new h."""
-    h = h if recurrent_mask is None else h * recurrent_mask
-    return activation(
-        layer_norm(z + project(h, w.recurrent_kernel), w.gamma, w.bias, epsilon=epsilon)
-    )
+from tf_layernorm.recurrent.products import Term
 
 
 @serializable
@@ -49,6 +24,7 @@ class LNSimpleRNNCell(LNCell):
         units: Positive integer, the size of the state and of the output.
         activation: Activation `f`. Defaults to `"tanh"`.
         use_bias: Whether to add `bias`, after the normalisation. Defaults to `True`.
+        normalize: `("sum",)`, or `()` for the plain simple RNN. Defaults to the first.
         epsilon: Small positive number added to the variance. Defaults to `1e-5`.
         kernel_initializer: Defaults to `"glorot_uniform"`.
         recurrent_initializer: Defaults to `"orthogonal"`.
@@ -59,8 +35,10 @@ class LNSimpleRNNCell(LNCell):
         zoneout: Rate at which units keep their previous state instead of taking the new one,
             drawn for each unit and step; at inference the two are mixed in proportion (Krueger et
             al., 2016). Defaults to `0`.
-        learn_initial_state: Whether the state to start from, zeros at first, is trained; no layer
-            with it can be stateful. Defaults to `False`.
+        learn_initial_state: Whether the state to start from is trained; no layer with it can be
+            stateful. Defaults to `False`.
+        initial_state_initializer: Of that state. What is constant over the units, zeros too,
+            passes no gradient through a norm. Defaults to `"random_normal"`.
         seed: Integer seed of the masks. Defaults to `None`.
         **kwargs: The `_regularizer` and `_constraint` of `kernel`, `recurrent`, `bias` and `gamma`;
             `name`, `dtype` and so on of `keras.layers.Layer`.
@@ -78,8 +56,11 @@ class LNSimpleRNNCell(LNCell):
         kernel: `(features, units)`.
         recurrent_kernel: `(units, units)`.
         bias: `(units,)`, if `use_bias`.
-        gamma: `(units,)`.
+        gamma: `(units,)`, if normalised.
         initial_h: `(units,)`, if `learn_initial_state`.
+
+    Where a term is constant over the units, as W x is for blank inputs and W h for a zero state, it
+    has no direction: it gives 0 before the bias, and passes no gradient.
 
     Raises:
         ValueError: If an argument is out of its range.
@@ -96,42 +77,60 @@ class LNSimpleRNNCell(LNCell):
         [Krueger et al., 2016](https://arxiv.org/abs/1606.01305), zoneout.
     """
 
-    def _build_weights(self, features: int) -> None:
-        units = self.units
-        warn_if_single(self, "its summed inputs", units)
-        self.kernel = self._add_term("kernel", (features, units), "kernel")
-        self.recurrent_kernel = self._add_term("recurrent_kernel", (units, units), "recurrent")
-        self.bias = self._add_term("bias", (units,), "bias") if self.use_bias else None
-        self.gamma = self._add_term("gamma", (units,), "gamma")
+    normalizable = ("sum",)
 
-    def step_weights(self) -> SimpleRNNWeights:
-        return SimpleRNNWeights(self.kernel, self.recurrent_kernel, self.bias, self.gamma)
+    gamma: keras.Variable | None = None
 
-    def recurrence(self) -> SimpleRNNRecurrence:
-        return SimpleRNNRecurrence(self.epsilon)
-
-    def input_part(self, inputs: Tensor, weights: SimpleRNNWeights) -> Tensor:
-        z = project(inputs, weights.kernel)
-        # LN takes any mean away; a large one would cost the sum with W_h h its digits.
-        return z - ops.stop_gradient(ops.mean(z, axis=-1, keepdims=True))
+    def __init__(
+        self,
+        units: int,
+        activation: Any = "tanh",
+        use_bias: bool = True,
+        *,
+        normalize: Sequence[str] = ("sum",),
+        epsilon: float = 1e-5,
+        kernel_initializer: Any = "glorot_uniform",
+        recurrent_initializer: Any = "orthogonal",
+        bias_initializer: Any = "zeros",
+        gamma_initializer: Any = "ones",
+        kernel_regularizer: Any = None,
+        recurrent_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        gamma_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        recurrent_constraint: Any = None,
+        bias_constraint: Any = None,
+        gamma_constraint: Any = None,
+        dropout: float = 0.0,
+        recurrent_dropout: float = 0.0,
+        zoneout: float | Sequence[float] = 0.0,
+        learn_initial_state: bool = False,
+        initial_state_initializer: Any = "random_normal",
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**chosen(LNCell, locals()), **kwargs)
+        normalize = self.normalize
+        self._set_arguments(locals())
 
     def step(
-        self,
-        z: Tensor,
-        states: list[Tensor],
-        weights: SimpleRNNWeights,
-        recurrent_mask: Tensor | None,
+        self, x: list[Tensor], h: list[Tensor], states: list[Tensor], weights: dict[str, Tensor]
     ) -> list[Tensor]:
-        (h,) = states
-        h = simple_rnn_step(
-            z,
-            h,
-            weights,
-            activation=self.activation,
-            epsilon=self.epsilon,
-            recurrent_mask=recurrent_mask,
-        )
-        return [h]
+        """Equation (4)."""
+        total = x[0] + h[0]
+        if self.normalize:
+            total = standardize(total, self.epsilon, (1,)) * weights["gamma"]
+        return [self.activation(*add_bias([total], weights.get("bias")))]
+
+    def terms(self, weights: dict[str, Tensor]) -> list[Term]:
+        # The sum is normalised. A large mean of one product would cost it the other's digits.
+        term = Term(None, self.groups, self.epsilon, centered=bool(self.normalize))
+        return [term, term]
+
+    def weight_shapes(self, features: int) -> dict[str, tuple[int, ...]]:
+        shapes = super().weight_shapes(features)
+        gamma = shapes.pop("sum_gamma", None)
+        return shapes | ({"gamma": gamma} if gamma else {})
 
 
 @serializable
@@ -161,3 +160,41 @@ class LNSimpleRNN(LNRNN):
     """
 
     cell_class = LNSimpleRNNCell
+
+    def __init__(
+        self,
+        units: int,
+        activation: Any = "tanh",
+        use_bias: bool = True,
+        *,
+        normalize: Sequence[str] = ("sum",),
+        epsilon: float = 1e-5,
+        kernel_initializer: Any = "glorot_uniform",
+        recurrent_initializer: Any = "orthogonal",
+        bias_initializer: Any = "zeros",
+        gamma_initializer: Any = "ones",
+        kernel_regularizer: Any = None,
+        recurrent_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        gamma_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        recurrent_constraint: Any = None,
+        bias_constraint: Any = None,
+        gamma_constraint: Any = None,
+        dropout: float = 0.0,
+        recurrent_dropout: float = 0.0,
+        zoneout: float | Sequence[float] = 0.0,
+        learn_initial_state: bool = False,
+        initial_state_initializer: Any = "random_normal",
+        seed: int | None = None,
+        return_sequences: bool = False,
+        return_state: bool = False,
+        go_backwards: bool = False,
+        stateful: bool = False,
+        unroll: bool = False,
+        zero_output_for_mask: bool = False,
+        use_fused: bool | str = "auto",
+        activity_regularizer: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(locals(), **kwargs)

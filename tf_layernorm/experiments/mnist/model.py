@@ -7,6 +7,8 @@ import tensorflow as tf
 
 from tf_layernorm._arguments import Tensor, serializable
 from tf_layernorm.baselines.batch_norm import BatchNorm
+from tf_layernorm.baselines.rms_norm import RMSNorm
+from tf_layernorm.baselines.weight_norm import WeightNorm
 from tf_layernorm.dense import LNDense
 from tf_layernorm.experiments.mnist import EXPERIMENT, Config
 from tf_layernorm.experiments.optimizer import adam
@@ -16,10 +18,11 @@ def build_model(config: Config, norm: str) -> keras.Model:
     """The compiled network, from pixels as they come (0 to 255) to logits.
 
     Layer norm is on the hidden layers, batch norm on all layers with the output, as in the paper.
+    RMS norm and weight norm, which the paper doesn't train, are on the hidden layers.
 
     Args:
         config: The run's `Config`. Batch norm's variance depends on its `batch_size`.
-        norm: `"layer"`, `"batch"` or `"none"`.
+        norm: The name of one of the experiment's norms.
 
     Raises:
         ValueError: If `norm` is unknown.
@@ -40,6 +43,10 @@ def build_model(config: Config, norm: str) -> keras.Model:
             x = LNDense(units, activation="relu")(x)
         elif norm == "batch":
             x = keras.layers.ReLU()(_batch_normalised(x, units, unbiased))
+        elif norm == "rms":
+            x = keras.layers.ReLU()(RMSNorm()(keras.layers.Dense(units, use_bias=False)(x)))
+        elif norm == "weight":
+            x = WeightNorm(keras.layers.Dense(units, activation="relu"))(x)
         else:
             x = keras.layers.Dense(units, activation="relu")(x)
     x = _batch_normalised(x, 10, unbiased) if norm == "batch" else keras.layers.Dense(10)(x)
