@@ -73,8 +73,3 @@ def at_least_one_step(x: Tensor, axis: int = 0) -> Tensor:
     padding: list[list[Tensor | int]] = [[0, 0] for _ in x.shape]
     padding[axis][1] = tf.maximum(1 - tf.shape(x)[axis], 0)
     return tf.pad(x, padding)
-
-
-def first_steps(x: Tensor, like: Tensor, axis: int = 0) -> Tensor:
-    """`x` without what `at_least_one_step` added to `like`."""
-    return x if like.shape[axis] else x[: tf.shape(like)[axis]]

@@ -177,7 +177,8 @@ class LNCell(ArgumentsMixin, _DropoutRNNCell, keras.layers.Layer):
             h: The gates of LN(W_h h), likewise.
             states: The states before the step, each `(batch, units)`, likewise.
             weights: All weights by name, but for both kernels and what `x` and `h` have used.
-                Vectors are to broadcast against `(batch, n)`: split them by `axis=-1`.
+                Backward, a
+                vector comes as `(batch, n)`: use it elementwise, and split it by `axis=-1`.
         """
         raise NotImplementedError(f"{type(self).__name__} must state its `step`.")
 

@@ -195,6 +195,8 @@ class FusedRNN(keras.layers.RNN):
                     f"Received: batch size {sequences.shape[0]}"
                 )
             sequences = same_size("sequences", sequences, self.states[0], axes=1)
+            # XLA drops that check, but not this one.
+            sequences = tf.ensure_shape(sequences, [size, *sequences.shape[1:]])
         states = self._states_to_start_from(sequences, initial_state)
         # Beside an `initial_state` Keras fills `sequences_mask`, and not `mask`.
         mask = sequences_mask if mask is None else mask
