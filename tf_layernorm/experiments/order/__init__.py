@@ -59,7 +59,7 @@ PRESETS = {
     "paper": Preset(Config(data="full"), minutes=100000),
     "small": Preset(
         Config(units=256, word_size=128, length=13, corrected_adam=True, updates=20, epochs=20),
-        minutes=0.7,
+        minutes=0.5,
     ),
     "smoke": Preset(
         Config(units=16, word_size=8, length=9, updates=3, epochs=2, compiled=False),
