@@ -83,6 +83,8 @@ def test_space_of_many_captions_is_that_of_each(trained):
 
 
 def test_space_refuses(trained, tmp_path):
+    with pytest.raises(ValueError, match=r"Received: captions=\[\]"):
+        trained.encode_captions([])
     with pytest.raises(ValueError, match="Received: ' '"):
         trained.encode_captions(["a", " "])
     with pytest.raises(ValueError, match=r"Received: shape=\(1, 48, 48, 3\)"):

@@ -59,7 +59,7 @@ PRESETS = {
     "paper": Preset(Config(data="full"), minutes=100000),
     "small": Preset(
         Config(units=256, word_size=128, length=13, corrected_adam=True, updates=20, epochs=20),
-        minutes=0.7,
+        minutes=0.5,
     ),
     "smoke": Preset(
         Config(units=16, word_size=8, length=9, updates=3, epochs=2, compiled=False),
@@ -197,12 +197,15 @@ EXPERIMENT = Experiment(
     title="Order embeddings of images and captions (section 6.1, as Table 2 and Figure 1)",
     config=Config,
     presets=PRESETS,
-    axes=(Axis("data", "", "{}"),),
+    axes=(Axis("data", "", "{} data"),),
     norms=(norms.LAYER, norms.NONE),
     figures=(*_recalls("test", "caption"), *_recalls("test", "image")),
     panels=(
-        Figure("loss", "training loss, summed over the pairs of a batch", log=True),
-        *_recalls("validation", "image")[:3],
+        Figure("loss", "training loss of a batch", log=True),
+        *(
+            Figure(f"validation_image_retrieval_r{k}", f"validation image R@{k}, %", scale=100)
+            for k in (1, 5, 10)
+        ),
     ),
     load=load,
     curve=curve,

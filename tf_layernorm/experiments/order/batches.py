@@ -42,6 +42,11 @@ def encode(pairs: Pairs, vocabulary: Vocabulary, length: int) -> Encoded:
     return Encoded(pairs.images, ids.reshape(*shape, -1), lengths.reshape(shape))
 
 
+def rounded_up(length: int, longest: int) -> int:
+    """The next multiple of 8, but no more than the longest there is."""
+    return min(-(-length // MULTIPLE) * MULTIPLE, longest)
+
+
 def order_of_pass(count: int, captions: int, seed: int, number: int) -> tuple[np.ndarray, ...]:
     """The order of the images in a pass, and the caption that each comes with.
 
@@ -104,7 +109,7 @@ def training_batches(
 
     def gather(images: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, ...]:
         lengths = pairs.lengths[images, chosen]
-        length = min(-(-int(lengths.max()) // MULTIPLE) * MULTIPLE, longest)
+        length = rounded_up(int(lengths.max()), longest)
         # From a memory-mapped file this reads these rows alone.
         return pairs.images[images], pairs.ids[images, chosen, :length], lengths
 

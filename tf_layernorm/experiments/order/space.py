@@ -13,6 +13,7 @@ from tf_layernorm.data.captions import Pairs
 from tf_layernorm.data.words import Vocabulary, pad
 from tf_layernorm.experiments import retrieval
 from tf_layernorm.experiments.files import read_json
+from tf_layernorm.experiments.order.batches import rounded_up
 from tf_layernorm.experiments.order.loss import SCORES
 from tf_layernorm.experiments.training import BEST
 
@@ -81,15 +82,16 @@ class Space:
             batch_size: Captions a batch.
 
         Raises:
-            ValueError: If a caption has no word.
+            ValueError: If there is no caption, or one has no word.
         """
+        if not len(captions):
+            raise ValueError("There must be captions to encode. Received: captions=[]")
         for caption in captions:
             if not caption.split():
                 raise ValueError(f"A caption must have a word. Received: {caption!r}")
-        ids, lengths = pad(
-            [self.vocabulary.encode(c.split()[: self.length - 1]) for c in captions], self.length
-        )
-        mask = np.arange(self.length) < lengths[:, None]
+        encoded = [self.vocabulary.encode(c.split()[: self.length - 1]) for c in captions]
+        ids, lengths = pad(encoded, rounded_up(max(map(len, encoded)), self.length))
+        mask = np.arange(ids.shape[1]) < lengths[:, None]
         return self._captions.predict({"words": ids, "mask": mask}, batch_size, verbose=0)
 
     def encode_images(self, images: np.ndarray, batch_size: int = 256) -> np.ndarray:
